@@ -1,0 +1,66 @@
+package policy
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/reaperd/reaperd/internal/strictyaml"
+)
+
+// valueOf gives the value of a key in a mapping, nil if it is not there.
+func valueOf(n *yaml.Node, key string) *yaml.Node {
+	if n.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// refuseEmpty reports each list and mapping under n that holds nothing.
+func refuseEmpty(d *strictyaml.Decoder, n *yaml.Node) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, val := n.Content[i], n.Content[i+1]
+		if val.Kind != yaml.ScalarNode && len(val.Content) == 0 {
+			d.In("."+key.Value, func() { d.Faultf(val, "is empty: fill it or remove the key") })
+		}
+	}
+}
+
+// require reports each of the keys that n lacks.
+func require(d *strictyaml.Decoder, n *yaml.Node, keys ...string) {
+	for _, key := range keys {
+		if valueOf(n, key) == nil {
+			d.Faultf(n, "%s is missing", key)
+		}
+	}
+}
+
+// oneOfTexts reports the value of a key that is given and not among known.
+func oneOfTexts(d *strictyaml.Decoder, n *yaml.Node, key, value string, known ...string) {
+	at := valueOf(n, key)
+	if at == nil || at.Kind != yaml.ScalarNode || at.ShortTag() == "!!null" || slices.Contains(known, value) {
+		return
+	}
+	d.In("."+key, func() { d.Faultf(at, "unknown %s %q%s", key, value, strictyaml.DidYouMean(value, known)) })
+}
+
+func index(i int) string { return "[" + strconv.Itoa(i) + "]" }
+
+// sorted gives a map in the order of its keys.
+func sorted[V any](m map[string]V) iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) {
+		for _, key := range slices.Sorted(maps.Keys(m)) {
+			if !yield(key, m[key]) {
+				return
+			}
+		}
+	}
+}

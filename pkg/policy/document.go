@@ -1,0 +1,273 @@
+package policy
+
+import (
+	"regexp"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/reaperd/reaperd/internal/strictyaml"
+	"github.com/reaperd/reaperd/pkg/providers"
+)
+
+// The defaults of what a policy does not say.
+const (
+	defaultGrace    = 10 * time.Second
+	defaultTagGrace = 10 * time.Minute
+)
+
+// document is one policies file.
+type document struct {
+	Version  int          `yaml:"version"`
+	Protect  []protection `yaml:"protect"`
+	Policies []rule       `yaml:"policies"`
+}
+
+// CheckYAML implements strictyaml.Checker.
+func (doc *document) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) {
+	refuseEmpty(d, n)
+	switch version := valueOf(n, "version"); {
+	case version == nil:
+		d.Faultf(n, "version is missing: begin the file with version: 1")
+	case version.ShortTag() == "!!int" && doc.Version != 1:
+		d.In(".version", func() { d.Faultf(version, "is %s, and this reaperd reads version 1", version.Value) })
+	}
+	if valueOf(n, "policies") == nil && valueOf(n, "protect") == nil {
+		d.Faultf(n, "the file says nothing: write policies or protect")
+	}
+}
+
+// protection is an entry of protect.
+type protection struct {
+	selector
+	bound
+	at *yaml.Node
+}
+
+// bound is how old a sandbox may become under a protection; zero: as old as it
+// likes.
+type bound struct {
+	For time.Duration `yaml:"for"`
+}
+
+// DecodeYAML implements strictyaml.Unmarshaler.
+func (p *protection) DecodeYAML(d *strictyaml.Decoder, n *yaml.Node) {
+	p.at = n
+	d.Decode(n, &p.selector, &p.bound)
+	requireClause(d, n)
+}
+
+// spared is an entry of unless.
+type spared struct {
+	selector
+	at *yaml.Node
+}
+
+// DecodeYAML implements strictyaml.Unmarshaler.
+func (s *spared) DecodeYAML(d *strictyaml.Decoder, n *yaml.Node) {
+	s.at = n
+	d.Decode(n, &s.selector)
+	requireClause(d, n)
+}
+
+// requireClause refuses an entry that is bound to hit everything without
+// saying so.
+func requireClause(d *strictyaml.Decoder, n *yaml.Node) {
+	if n.Kind != yaml.MappingNode {
+		return
+	}
+	for i := 0; i < len(n.Content); i += 2 {
+		if n.Content[i].Value != "for" {
+			return
+		}
+	}
+	d.Faultf(n, "selects nothing: give it tags, names, kinds, providers or states, or everything: true")
+}
+
+// rule is one policy as it is written.
+type rule struct {
+	Name     string    `yaml:"name"`
+	Match    selector  `yaml:"match"`
+	Unless   []spared  `yaml:"unless"`
+	Limits   *limits   `yaml:"limits"`
+	TagRules *tagRules `yaml:"tag_rules"`
+	Action   action    `yaml:"action"`
+	Mode     Mode      `yaml:"mode"`
+
+	at      *yaml.Node
+	source  string                // file:line
+	options providers.StopOptions // Action with its defaults
+}
+
+// action is what a policy does, as it is written.
+type action struct {
+	Type    string         `yaml:"type"`
+	Grace   *time.Duration `yaml:"grace,zero"`
+	Volumes bool           `yaml:"volumes"`
+}
+
+var policyName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
+// CheckYAML implements strictyaml.Checker.
+func (r *rule) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) {
+	r.at = n
+	refuseEmpty(d, n)
+	require(d, n, "name", "match")
+	if name := valueOf(n, "name"); name != nil && name.Kind == yaml.ScalarNode && !policyName.MatchString(r.Name) && name.ShortTag() != "!!null" {
+		d.In(".name", func() {
+			d.Faultf(name, "%q cannot name a policy: use up to 63 of a-z, 0-9, - and _, a letter or digit first", r.Name)
+		})
+	}
+	if match := valueOf(n, "match"); match != nil && match.Kind == yaml.MappingNode && len(match.Content) > 0 &&
+		valueOf(match, "tags") == nil && valueOf(match, "names") == nil && valueOf(match, "everything") == nil {
+		d.In(".match", func() {
+			d.Faultf(match, "selects by no tag and no name: give it tags or names, or say everything: true")
+		})
+	}
+	if valueOf(n, "limits") == nil && valueOf(n, "tag_rules") == nil {
+		d.Faultf(n, "has neither limits nor tag_rules, so that nothing could violate it")
+	}
+	oneOfTexts(d, n, "mode", string(r.Mode), string(Enforce), string(Report))
+	if r.Mode == "" {
+		r.Mode = Enforce
+	}
+	r.options = r.Action.options()
+}
+
+// CheckYAML implements strictyaml.Checker.
+func (s *selector) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) {
+	refuseEmpty(d, n)
+	if everything := valueOf(n, "everything"); everything != nil && everything.ShortTag() == "!!bool" && !s.Everything {
+		d.In(".everything", func() { d.Faultf(everything, "can only be true: remove the key") })
+	}
+}
+
+// CheckYAML implements strictyaml.Checker.
+func (l *limits) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) { refuseEmpty(d, n) }
+
+// CheckYAML implements strictyaml.Checker.
+func (t *ttl) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) { require(d, n, "tag", "max") }
+
+// CheckYAML implements strictyaml.Checker.
+func (t *tagRules) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) {
+	refuseEmpty(d, n)
+	require(d, n, "require")
+}
+
+// CheckYAML implements strictyaml.Checker.
+func (a *action) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) {
+	oneOfTexts(d, n, "type", a.Type, string(providers.ActionStop), string(providers.ActionRemove))
+	if a.Volumes && a.Type != string(providers.ActionRemove) {
+		d.In(".volumes", func() {
+			d.Faultf(valueOf(n, "volumes"), "goes with type: remove only: what is stopped keeps its volumes")
+		})
+	}
+}
+
+// options gives the action with its defaults.
+func (a *action) options() providers.StopOptions {
+	o := providers.StopOptions{Action: providers.ActionStop, Grace: defaultGrace, Volumes: a.Volumes}
+	if a.Type != "" {
+		o.Action = providers.Action(a.Type)
+	}
+	if a.Grace != nil {
+		o.Grace = *a.Grace
+	}
+	return o
+}
+
+// word is a text that may not be empty, with its place.
+type word struct {
+	text string
+	at   *yaml.Node
+}
+
+// DecodeYAML implements strictyaml.Unmarshaler.
+func (w *word) DecodeYAML(d *strictyaml.Decoder, n *yaml.Node) {
+	w.at = n
+	w.text = text(d, n)
+}
+
+// text reads a text that may not be empty.
+func text(d *strictyaml.Decoder, n *yaml.Node) string {
+	s, ok := d.Text(n)
+	if ok && strings.TrimSpace(s) == "" {
+		d.Faultf(n, "is empty")
+	}
+	return s
+}
+
+// DecodeYAML implements strictyaml.Unmarshaler.
+func (k *tagKey) DecodeYAML(d *strictyaml.Decoder, n *yaml.Node) { *k = tagKey(text(d, n)) }
+
+// tagKey is the key of a tag.
+type tagKey string
+
+// stateWord is a state that policies can select by.
+type stateWord providers.State
+
+// DecodeYAML implements strictyaml.Unmarshaler.
+func (s *stateWord) DecodeYAML(d *strictyaml.Decoder, n *yaml.Node) {
+	t, ok := d.Text(n)
+	if !ok {
+		return
+	}
+	var known []string
+	for _, k := range providers.States() {
+		if judged(k) {
+			known = append(known, string(k))
+		}
+	}
+	switch state := providers.State(t); {
+	case judged(state):
+		*s = stateWord(t)
+	case state.Valid():
+		d.Faultf(n, "a sandbox in state %s is always kept, so nothing can select it", t)
+	default:
+		d.Faultf(n, "unknown state %q%s", t, strictyaml.DidYouMean(t, known))
+	}
+}
+
+// DecodeYAML implements strictyaml.Unmarshaler.
+func (p *pattern) DecodeYAML(d *strictyaml.Decoder, n *yaml.Node) {
+	p.text = text(d, n)
+	// By itself first, so that a stray parenthesis cannot end the group that
+	// anchors the pattern.
+	if _, err := regexp.Compile(p.text); err != nil {
+		d.Faultf(n, "not a regular expression: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+		return
+	}
+	p.re = regexp.MustCompile("^(?:" + p.text + ")$")
+}
+
+// DecodeYAML implements strictyaml.Unmarshaler.
+func (v *values) DecodeYAML(d *strictyaml.Decoder, n *yaml.Node) {
+	if n.Kind != yaml.SequenceNode {
+		if t, ok := d.Text(n); ok {
+			*v = values{any: t == "*", of: []string{t}}
+		}
+		return
+	}
+	d.Decode(n, &v.of)
+	if len(n.Content) == 0 {
+		d.Faultf(n, "is empty: give it a value, or \"*\" for any")
+	}
+	for i, c := range n.Content {
+		if c.Kind == yaml.ScalarNode && c.Value == "*" {
+			d.In(index(i), func() { d.Faultf(c, `"*" means any value and stands alone, not in a list`) })
+		}
+	}
+}
+
+// DecodeYAML implements strictyaml.Unmarshaler.
+func (t *tagClauses) DecodeYAML(d *strictyaml.Decoder, n *yaml.Node) {
+	var byKey map[string]values
+	d.Decode(n, &byKey)
+	for key, want := range sorted(byKey) {
+		if strings.TrimSpace(key) == "" {
+			d.Faultf(n, "the key of a tag is empty")
+		}
+		*t = append(*t, tagClause{key: key, want: want})
+	}
+}

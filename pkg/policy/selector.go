@@ -1,0 +1,128 @@
+package policy
+
+import (
+	"regexp"
+	"slices"
+
+	"github.com/reaperd/reaperd/pkg/providers"
+)
+
+// selector is one entry of match, unless or protect: all its clauses must
+// hold. An absent clause holds.
+type selector struct {
+	Everything bool        `yaml:"everything"`
+	Kinds      []word      `yaml:"kinds"`
+	Providers  []word      `yaml:"providers"`
+	Tags       tagClauses  `yaml:"tags"`
+	Names      []pattern   `yaml:"names"`
+	States     []stateWord `yaml:"states"`
+}
+
+// tagClauses are the tags that must all be there, by key.
+type tagClauses []tagClause
+
+type tagClause struct {
+	key  string
+	want values
+}
+
+// values are the values of which a tag must have one: any at all, or exactly
+// one of these.
+type values struct {
+	any bool
+	of  []string
+}
+
+// pattern is a regular expression that matches whole texts only.
+type pattern struct {
+	text string
+	re   *regexp.Regexp
+}
+
+// answer is what a clause says of a sandbox.
+type answer uint8
+
+const (
+	no answer = iota
+	cannotSay
+	yes
+)
+
+func answerOf(b bool) answer {
+	if b {
+		return yes
+	}
+	return no
+}
+
+// hits says whether the selector surely holds: what cannot be said does not.
+func (s *selector) hits(f *Facts) bool { return s.ask(f) == yes }
+
+// spares says whether the selector may hold: what cannot be said does.
+func (s *selector) spares(f *Facts) bool { return s.ask(f) != no }
+
+// ask gives the weakest answer of all clauses. Tags come first: they are what
+// most policies differ by.
+func (s *selector) ask(f *Facts) answer {
+	least := yes
+	for i := range s.Tags {
+		if least = min(least, s.Tags[i].ask(f.Tags)); least == no {
+			return no
+		}
+	}
+	if len(s.Kinds) > 0 {
+		least = min(least, oneOf(s.Kinds, f.Kind))
+	}
+	if len(s.Providers) > 0 {
+		least = min(least, oneOf(s.Providers, f.Provider))
+	}
+	if len(s.States) > 0 {
+		least = min(least, s.askState(f.State))
+	}
+	if len(s.Names) > 0 && least != no {
+		least = min(least, s.askName(f.Name))
+	}
+	return least
+}
+
+func (c *tagClause) ask(tags map[string]string) answer {
+	if tags == nil {
+		return cannotSay
+	}
+	value, present := tags[c.key]
+	if !present {
+		return no
+	}
+	return answerOf(c.want.any || slices.Contains(c.want.of, value))
+}
+
+func oneOf(words []word, text string) answer {
+	if text == "" {
+		return cannotSay
+	}
+	for i := range words {
+		if words[i].text == text {
+			return yes
+		}
+	}
+	return no
+}
+
+func (s *selector) askState(state providers.State) answer {
+	if !judged(state) {
+		return cannotSay
+	}
+	return answerOf(slices.Contains(s.States, stateWord(state)))
+}
+
+func (s *selector) askName(name string) answer {
+	if name == "" {
+		return cannotSay
+	}
+	for i := range s.Names {
+		if s.Names[i].re.MatchString(name) {
+			return yes
+		}
+	}
+	return no
+}
