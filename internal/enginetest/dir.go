@@ -82,7 +82,7 @@ func (d *dir) remove() error {
 	}
 	slices.Reverse(below) // later mounts may lie on earlier ones
 	for _, m := range below {
-		if err := syscall.Unmount(m, syscall.MNT_DETACH); err != nil {
+		if err := unmount(m); err != nil {
 			return fmt.Errorf("unmount %s: %w", m, err)
 		}
 	}

@@ -195,7 +195,7 @@ func launch(d *dir) (*process, error) {
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH") + ":/usr/local/sbin:/usr/sbin:/sbin"}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{d.lock}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	cmd.SysProcAttr = diesWithUs()
 
 	p := &process{cmd: cmd, exited: make(chan struct{})}
 	began := make(chan error)

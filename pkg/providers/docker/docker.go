@@ -1,0 +1,138 @@
+// Package docker is the kind for Docker engines, and for Podman through its
+// Docker-compatible socket. What it knows of the wire is from the Docker Engine
+// API's reference (docs.docker.com/reference/api/engine) and from trials on
+// Docker Engine 20.10.
+package docker
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/docker/docker/api/types/system"
+
+	"github.com/reaperd/reaperd/pkg/providers"
+)
+
+// Name is what `kind:` says in the configuration.
+const Name = "docker"
+
+// Settings are the kind's own keys in the configuration.
+type Settings struct {
+	// Host is the engine's address, unix:///path or tcp://host:port. Empty: the
+	// one in DOCKER_HOST, else the first of the usual sockets that exists.
+	Host string `yaml:"host"`
+}
+
+// Kind describes the kind to the registry.
+func Kind() providers.Kind {
+	return providers.Define(Name, stopsAtOnce, Settings{},
+		func(name string, s Settings) (providers.Provider, error) { return New(name, s) }, detect)
+}
+
+// How many calls of a sort go to one engine at once. Docker 20.10 removes
+// about twenty containers a second however many are asked for side by side, and
+// can deadlock for good under sixteen (github.com/moby/libnetwork/issues/2649),
+// so removals stay far below that. Stops mostly wait for the sandbox itself.
+const (
+	inspectsAtOnce = 8
+	stopsAtOnce    = 16
+	removesAtOnce  = 4
+)
+
+// deadlines bound single calls, inside whatever the caller's context allows.
+type deadlines struct {
+	list    time.Duration // a list, where the caller gave no deadline
+	inspect time.Duration // an inspect for List: one wedged container must not hold the rest
+	get     time.Duration // an inspect for Get and Stop, where the caller gave no deadline
+	change  time.Duration // update and unpause, which only prepare a stop
+	margin  time.Duration // how much longer than the grace a stop may take
+	kill    time.Duration
+	remove  time.Duration
+	info    time.Duration
+	blind   time.Duration // how long List does not ask again for one that could not be read
+}
+
+var defaultDeadlines = deadlines{
+	list: 30 * time.Second, inspect: 5 * time.Second, get: 10 * time.Second, change: 5 * time.Second,
+	margin: 10 * time.Second, kill: 5 * time.Second, remove: 30 * time.Second, info: 10 * time.Second,
+	blind: time.Minute,
+}
+
+// Provider is one Docker engine.
+type Provider struct {
+	name      string
+	conn      *connection
+	inventory inventory
+	self      self
+	deadlines deadlines
+	now       func() time.Time // for how long a container stays unread; see inventory
+
+	stops, removes slots
+}
+
+// New gives a provider for the engine that s names. It looks at addresses only:
+// an engine that is not there is an error of the calls.
+func New(name string, s Settings) (*Provider, error) { return open(name, s, hostEnvironment()) }
+
+func open(name string, s Settings, env environment) (*Provider, error) {
+	conn, err := newConnection(s.Host, env)
+	if err != nil {
+		return nil, err
+	}
+	return &Provider{
+		name:      name,
+		conn:      conn,
+		inventory: newInventory(),
+		self:      newSelf(os.DirFS("/proc/self"), env.hostname),
+		deadlines: defaultDeadlines,
+		now:       time.Now,
+		stops:     make(slots, stopsAtOnce),
+		removes:   make(slots, removesAtOnce),
+	}, nil
+}
+
+// Identity gives the engine's own id (GET /info). It is an error where an
+// engine has none.
+func (p *Provider) Identity(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.deadlines.info)
+	defer cancel()
+	info, err := call(ctx, p.conn, func(ctx context.Context, e engine) (system.Info, error) { return e.Info(ctx) })
+	if err != nil {
+		return "", fmt.Errorf("ask for the engine's id: %w", err.translated())
+	}
+	if info.ID == "" {
+		return "", fmt.Errorf("the engine at %s has no id of its own: %w", p.conn.where(), providers.ErrUnsupported)
+	}
+	return Name + ":" + info.ID, nil
+}
+
+// Close gives back idle connections. Calls after it work and open new ones.
+func (p *Provider) Close() error { return p.conn.close() }
+
+// slots bound how many calls of a sort are made at once.
+type slots chan struct{}
+
+// take waits for a slot; the caller gives it back with free.
+func (s slots) take(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case s <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s slots) free() { <-s }
+
+// orElse gives ctx a deadline if it has none.
+func orElse(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if _, has := ctx.Deadline(); has {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, d)
+}

@@ -1,0 +1,246 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/reaperd/reaperd/pkg/providers"
+)
+
+// inventory remembers what was read of each container, so that a list which
+// finds nothing new costs one call however many containers there are.
+//
+// A remembered container is read again when the list shows another state for
+// it. One that somebody restarts between two lists runs before and after, and
+// so keeps its old Started here until the next Get. That is safe: whoever acts
+// on a sandbox reads it with Get first and judges again, and Get also corrects
+// what is remembered.
+type inventory struct {
+	mu   sync.Mutex
+	byID map[string]*record
+}
+
+// record is what is known of one container. Records are replaced, not changed.
+type record struct {
+	sandbox providers.Sandbox
+	read    bool // sandbox and run came from an inspect at some time
+	run     run
+	// unreadUntil is set by an inspect that failed: until then List does not
+	// ask again, since one wedged container can hold each inspect for ever.
+	unreadUntil time.Time
+}
+
+func newInventory() inventory { return inventory{byID: map[string]*record{}} }
+
+func (inv *inventory) get(id string) *record {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	return inv.byID[id]
+}
+
+// learn remembers what an inspect told and gives the sandbox with the start of
+// its run filled in.
+func (inv *inventory) learn(sb providers.Sandbox, c container.InspectResponse) providers.Sandbox {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	var before *run
+	if r := inv.byID[sb.ID]; r != nil && r.read {
+		before = &r.run
+	}
+	now := follow(before, c.State, c.RestartCount)
+	if !sb.Started.IsZero() {
+		sb.Started = now.first
+	}
+	inv.byID[sb.ID] = &record{sandbox: sb, read: true, run: now}
+	return sb
+}
+
+// doubt remembers until when a container is not read again.
+func (inv *inventory) doubt(id string, until time.Time) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	r := record{}
+	if known := inv.byID[id]; known != nil {
+		r = *known
+	}
+	r.unreadUntil = until
+	inv.byID[id] = &r
+}
+
+func (inv *inventory) forget(id string) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	delete(inv.byID, id)
+}
+
+// keep forgets all containers that are not among those listed.
+func (inv *inventory) keep(listed []container.Summary) {
+	present := make(map[string]struct{}, len(listed))
+	for i := range listed {
+		present[listed[i].ID] = struct{}{}
+	}
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	for id := range inv.byID {
+		if _, ok := present[id]; !ok {
+			delete(inv.byID, id)
+		}
+	}
+}
+
+// List asks the engine for its containers in every state (GET
+// /containers/json?all=1) and inspects those that are new or have changed
+// their state.
+func (p *Provider) List(ctx context.Context) ([]providers.Sandbox, error) {
+	ctx, cancel := orElse(ctx, p.deadlines.list)
+	defer cancel()
+	listed, failed := call(ctx, p.conn, func(ctx context.Context, e engine) ([]container.Summary, error) {
+		return e.ContainerList(ctx, container.ListOptions{All: true})
+	})
+	if failed.is(http.StatusNotFound) { // not a sandbox that is gone: no engine at all
+		return nil, fmt.Errorf("list containers: %s has no such call: %w", p.conn.where(), providers.ErrUnavailable)
+	}
+	if failed != nil {
+		return nil, fmt.Errorf("list containers: %w", failed.translated())
+	}
+	// Who reaperd itself is need not be known here: Stop refuses until it is.
+	_ = p.self.find(ctx, p)
+
+	found := make([]*providers.Sandbox, len(listed)) // nil: it vanished
+	var reads errgroup.Group
+	reads.SetLimit(inspectsAtOnce)
+	for i := range listed {
+		s := &listed[i]
+		if sb, fresh := p.remembered(s); fresh {
+			found[i] = &sb
+			continue
+		}
+		reads.Go(func() error {
+			found[i] = p.read(ctx, s)
+			return nil
+		})
+	}
+	_ = reads.Wait() // each says in found how it went
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("list containers: read their details: %w", err)
+	}
+	p.inventory.keep(listed)
+
+	all := make([]providers.Sandbox, 0, len(found))
+	for _, sb := range found {
+		if sb != nil {
+			all = append(all, *sb)
+		}
+	}
+	return all, nil
+}
+
+// remembered gives a listed container without reading it, if that can be done.
+func (p *Provider) remembered(s *container.Summary) (sb providers.Sandbox, fresh bool) {
+	r := p.inventory.get(s.ID)
+	if r == nil {
+		return providers.Sandbox{}, false
+	}
+	if !r.unreadUntil.IsZero() {
+		if p.now().Before(r.unreadUntil) {
+			return p.unread(s), true
+		}
+		return providers.Sandbox{}, false
+	}
+	if r.sandbox.RawState != s.State {
+		return providers.Sandbox{}, false
+	}
+	sb = r.sandbox
+	if name := ownName(s.Names); name != "" && name != sb.Name { // renamed, which changes no state
+		sb.Name = name
+		sb.Extra = map[string]string{providers.ExtraInstanceID: instanceID(sb)}
+	}
+	return sb, true
+}
+
+// read inspects a listed container. It gives nil for one that is gone, and one
+// of unknown state for one that cannot be read.
+func (p *Provider) read(ctx context.Context, s *container.Summary) *providers.Sandbox {
+	own, cancel := context.WithTimeout(ctx, p.deadlines.inspect)
+	defer cancel()
+	sb, _, failed := p.inspect(own, s.ID)
+	switch {
+	case failed == nil:
+		return &sb
+	case failed.is(http.StatusNotFound):
+		return nil
+	case ctx.Err() != nil: // the whole list ran out of time, not this container
+		return nil
+	case !failed.unreachable():
+		p.inventory.doubt(s.ID, p.now().Add(p.deadlines.blind))
+	}
+	sb = p.unread(s)
+	return &sb
+}
+
+func (p *Provider) unread(s *container.Summary) providers.Sandbox {
+	var known *providers.Sandbox
+	if r := p.inventory.get(s.ID); r != nil && r.read {
+		known = &r.sandbox
+	}
+	sb := unread(p.name, *s, known)
+	sb.Self = sb.Self || p.self.isID(s.ID)
+	return sb
+}
+
+// Get inspects one container (GET /containers/{id}/json). It takes full ids
+// only: a name or the start of an id may mean another container tomorrow.
+func (p *Provider) Get(ctx context.Context, id string) (providers.Sandbox, error) {
+	if !fullID.MatchString(id) {
+		return providers.Sandbox{}, fmt.Errorf("get %s: not a full container id: %w", clip(id), providers.ErrNotFound)
+	}
+	ctx, cancel := orElse(ctx, p.deadlines.get)
+	defer cancel()
+	_ = p.self.find(ctx, p) // as in List
+	sb, _, failed := p.inspect(ctx, id)
+	if failed != nil {
+		return providers.Sandbox{}, fmt.Errorf("get %s: %w", short(id), failed.translated())
+	}
+	return sb, nil
+}
+
+// inspect reads one container and remembers it.
+func (p *Provider) inspect(ctx context.Context, id string) (providers.Sandbox, container.InspectResponse, *callError) {
+	c, failed := p.rawInspect(ctx, id)
+	if failed == nil && c.ID != id { // a name that looks like an id
+		failed = &callError{status: http.StatusNotFound, err: providers.ErrNotFound}
+	}
+	if failed.is(http.StatusNotFound) {
+		p.inventory.forget(id)
+	}
+	if failed != nil {
+		return providers.Sandbox{}, container.InspectResponse{}, failed
+	}
+	sb := sandbox(p.name, c)
+	sb.Self = p.self.includes(c)
+	return p.inventory.learn(sb, c), c, nil
+}
+
+func (p *Provider) rawInspect(ctx context.Context, id string) (container.InspectResponse, *callError) {
+	return call(ctx, p.conn, func(ctx context.Context, e engine) (container.InspectResponse, error) {
+		c, err := e.ContainerInspect(ctx, id)
+		if err == nil {
+			err = complete(c)
+		}
+		return c, err
+	})
+}
+
+// unreachable says whether the engine could not be reached at all, as opposed
+// to one that answered badly or too late.
+func (e *callError) unreachable() bool {
+	return e != nil && e.status == 0 && (errors.Is(e.cause, syscall.ECONNREFUSED) || errors.Is(e.cause, syscall.ENOENT))
+}
