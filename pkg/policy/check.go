@@ -24,6 +24,17 @@ func valueOf(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
+// onlyKeys says whether n has no key but these. Of a mapping with a key that
+// is not known one cannot say what it lacks.
+func onlyKeys(n *yaml.Node, keys ...string) bool {
+	for i := 0; i < len(n.Content); i += 2 {
+		if !slices.Contains(keys, n.Content[i].Value) {
+			return false
+		}
+	}
+	return true
+}
+
 // refuseEmpty reports each list and mapping under n that holds nothing.
 func refuseEmpty(d *strictyaml.Decoder, n *yaml.Node) {
 	for i := 0; i+1 < len(n.Content); i += 2 {

@@ -33,7 +33,7 @@ func (doc *document) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) {
 	case version.ShortTag() == "!!int" && doc.Version != 1:
 		d.In(".version", func() { d.Faultf(version, "is %s, and this reaperd reads version 1", version.Value) })
 	}
-	if valueOf(n, "policies") == nil && valueOf(n, "protect") == nil {
+	if onlyKeys(n, "version") {
 		d.Faultf(n, "the file says nothing: write policies or protect")
 	}
 }
@@ -74,15 +74,9 @@ func (s *spared) DecodeYAML(d *strictyaml.Decoder, n *yaml.Node) {
 // requireClause refuses an entry that is bound to hit everything without
 // saying so.
 func requireClause(d *strictyaml.Decoder, n *yaml.Node) {
-	if n.Kind != yaml.MappingNode {
-		return
+	if n.Kind == yaml.MappingNode && onlyKeys(n, "for") {
+		d.Faultf(n, "selects nothing: give it tags, names, kinds, providers or states, or everything: true")
 	}
-	for i := 0; i < len(n.Content); i += 2 {
-		if n.Content[i].Value != "for" {
-			return
-		}
-	}
-	d.Faultf(n, "selects nothing: give it tags, names, kinds, providers or states, or everything: true")
 }
 
 // rule is one policy as it is written.
@@ -120,7 +114,7 @@ func (r *rule) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) {
 		})
 	}
 	if match := valueOf(n, "match"); match != nil && match.Kind == yaml.MappingNode && len(match.Content) > 0 &&
-		valueOf(match, "tags") == nil && valueOf(match, "names") == nil && valueOf(match, "everything") == nil {
+		onlyKeys(match, "kinds", "providers", "states") {
 		d.In(".match", func() {
 			d.Faultf(match, "selects by no tag and no name: give it tags or names, or say everything: true")
 		})
@@ -147,12 +141,18 @@ func (s *selector) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) {
 func (l *limits) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) { refuseEmpty(d, n) }
 
 // CheckYAML implements strictyaml.Checker.
-func (t *ttl) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) { require(d, n, "tag", "max") }
+func (t *ttl) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) {
+	if len(n.Content) > 0 { // an empty one is reported by the limits
+		require(d, n, "tag", "max")
+	}
+}
 
 // CheckYAML implements strictyaml.Checker.
 func (t *tagRules) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) {
 	refuseEmpty(d, n)
-	require(d, n, "require")
+	if len(n.Content) > 0 { // an empty one is reported by the policy
+		require(d, n, "require")
+	}
 }
 
 // CheckYAML implements strictyaml.Checker.
@@ -245,7 +245,10 @@ func (p *pattern) DecodeYAML(d *strictyaml.Decoder, n *yaml.Node) {
 func (v *values) DecodeYAML(d *strictyaml.Decoder, n *yaml.Node) {
 	if n.Kind != yaml.SequenceNode {
 		if t, ok := d.Text(n); ok {
-			*v = values{any: t == "*", of: []string{t}}
+			*v = values{of: []string{t}}
+			if t == "*" {
+				*v = values{any: true}
+			}
 		}
 		return
 	}

@@ -18,7 +18,7 @@ type limits struct {
 // ttl is the sandbox's own wish for its life, read from a tag and never longer
 // than Max.
 type ttl struct {
-	Tag string        `yaml:"tag"`
+	Tag tagKey        `yaml:"tag"`
 	Max time.Duration `yaml:"max"`
 }
 
@@ -88,14 +88,15 @@ func (r *rule) deadline(f *Facts, o *origin, malformed *[]string) (due time.Time
 // wish reads the tag. One that cannot be understood is noted, and neither
 // kills nor protects.
 func (t *ttl) wish(tags map[string]string, malformed *[]string) (time.Duration, bool) {
-	text, present := tags[t.Tag]
+	key := string(t.Tag)
+	text, present := tags[key]
 	if !present {
 		return 0, false
 	}
 	wish, err := duration.Parse(text)
 	if err != nil {
-		if !slices.Contains(*malformed, t.Tag) {
-			*malformed = append(*malformed, t.Tag)
+		if !slices.Contains(*malformed, key) {
+			*malformed = append(*malformed, key)
 		}
 		return 0, false
 	}

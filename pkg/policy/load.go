@@ -142,7 +142,7 @@ func (c *checker) reach(r *rule) {
 		})
 		if !acts {
 			c.in(limit.key, func() {
-				c.faults.Faultf(limit.at, "can never act: in the states that match names it is not judged, or %s changes nothing", action)
+				c.faults.Faultf(limit.at, "can never act on %s ones: there it is not judged, or %s changes nothing", orList(r.Match.States), action)
 			})
 		}
 	}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/reaperd/reaperd/internal/duration"
@@ -49,15 +50,11 @@ func (r *rule) limitsSummary() []string {
 			out = append(out, "at most "+duration.Format(l.MaxAge)+" old")
 		}
 		if l.TTL != nil {
-			out = append(out, "as long as its tag "+l.TTL.Tag+" says, at most "+duration.Format(l.TTL.Max))
+			out = append(out, "as long as its tag "+string(l.TTL.Tag)+" says, at most "+duration.Format(l.TTL.Max))
 		}
 	}
 	if t := r.TagRules; t != nil {
-		keys := make([]string, len(t.Require))
-		for i, k := range t.Require {
-			keys[i] = string(k)
-		}
-		out = append(out, "tagged "+strings.Join(keys, " and ")+" within "+duration.Format(t.grace()))
+		out = append(out, "tagged "+join(t.Require, " and ")+" within "+duration.Format(t.grace()))
 	}
 	return out
 }
@@ -65,31 +62,48 @@ func (r *rule) limitsSummary() []string {
 // summary says in words what the selector selects.
 func (s *selector) summary() string {
 	var parts []string
-	add := func(what string, n int, text func(int) string) {
-		if n == 0 {
-			return
+	add := func(what, alternatives string) {
+		if alternatives != "" {
+			parts = append(parts, what+" "+alternatives)
 		}
-		texts := make([]string, n)
-		for i := range texts {
-			texts[i] = text(i)
-		}
-		parts = append(parts, what+" "+strings.Join(texts, " or "))
 	}
-	add("kind", len(s.Kinds), func(i int) string { return s.Kinds[i].text })
-	add("on", len(s.Providers), func(i int) string { return s.Providers[i].text })
+	add("kind", orList(s.Kinds))
+	add("on", orList(s.Providers))
 	for _, t := range s.Tags {
-		if t.want.any {
-			parts = append(parts, "tag "+t.key)
-			continue
-		}
-		add("tag", len(t.want.of), func(i int) string { return t.key + "=" + quoted(t.want.of[i]) })
+		add("tag", t.String())
 	}
-	add("named", len(s.Names), func(i int) string { return s.Names[i].text })
-	add("that is", len(s.States), func(i int) string { return string(s.States[i]) })
+	add("named", orList(s.Names))
+	add("that is", orList(s.States))
 	if len(parts) == 0 {
 		return "everything"
 	}
 	return strings.Join(parts, ", ")
+}
+
+func (w word) String() string      { return w.text }
+func (p pattern) String() string   { return p.text }
+func (s stateWord) String() string { return string(s) }
+func (k tagKey) String() string    { return string(k) }
+
+func (c tagClause) String() string {
+	if c.want.any {
+		return c.key
+	}
+	alternatives := make([]string, len(c.want.of))
+	for i, value := range c.want.of {
+		alternatives[i] = c.key + "=" + quoted(value)
+	}
+	return strings.Join(alternatives, " or ")
+}
+
+func orList[T fmt.Stringer](alternatives []T) string { return join(alternatives, " or ") }
+
+func join[T fmt.Stringer](items []T, with string) string {
+	texts := make([]string, len(items))
+	for i, item := range items {
+		texts[i] = item.String()
+	}
+	return strings.Join(texts, with)
 }
 
 // quoted makes an empty value visible.

@@ -1,0 +1,165 @@
+package policy_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/reaperd/reaperd/internal/strictyaml"
+	"github.com/reaperd/reaperd/pkg/policy"
+)
+
+// TestBadFilesAreRefusedWithTheirExactMessage holds testdata/bad/NAME.yaml
+// against NAME.txt beside it; -update writes the latter.
+func TestBadFilesAreRefusedWithTheirExactMessage(t *testing.T) {
+	paths, err := filepath.Glob("testdata/bad/*.yaml")
+	if err != nil || len(paths) < 40 {
+		t.Fatalf("%d bad files, %v", len(paths), err)
+	}
+	for _, path := range paths {
+		name := strings.TrimSuffix(filepath.Base(path), ".yaml")
+		t.Run(name, func(t *testing.T) {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			set, warnings, err := policy.Load([]policy.File{{Name: name + ".yaml", Data: data}}, known)
+			if set != nil || warnings != nil {
+				t.Errorf("a bad file gave %v and %v", set, warnings)
+			}
+			if _, ok := errors.AsType[strictyaml.Faults](err); !ok {
+				t.Fatalf("error of type %T: %v", err, err)
+			}
+			golden := strings.TrimSuffix(path, ".yaml") + ".txt"
+			got := err.Error() + "\n"
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAllFaultsOfAllFilesAreTold(t *testing.T) {
+	_, _, err := policy.Load([]policy.File{
+		{Name: "b.yaml", Data: []byte(rules("match: {}, limits: {max_age: 1d}"))},
+		{Name: "empty.yaml"},
+		{Name: "a.yaml", Data: []byte("version: 1\npolicies:\n  - {name: p0, match: {everything: true}, limits: {max_age: 5}}\n")},
+	}, known)
+	want := `a.yaml:3:12: policies[0].name: "p0" already names the policy at b.yaml:3
+a.yaml:3:61: policies[0].limits.max_age: "5" has no unit: write 5s, 5m or 5h for seconds, minutes or hours
+b.yaml:3:23: policies[0].match: is empty: fill it or remove the key
+empty.yaml: the file is empty`
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}
+
+func TestFilesFormOneSetInTheirOrder(t *testing.T) {
+	s, warnings, err := policy.Load([]policy.File{
+		{Name: "z.yaml", Data: []byte(rules("match: {everything: true}, limits: {max_age: 1d}"))},
+		{Name: "a.yaml", Data: []byte("version: 1\nprotect: [{names: [keep]}]\n")},
+		{Name: "b.yaml", Data: []byte(strings.ReplaceAll(rules("match: {everything: true}, limits: {max_age: 1d}"), "p0", "q0"))},
+	}, known)
+	if err != nil || warnings != nil {
+		t.Fatal(warnings, err)
+	}
+	if p := s.Policies(); len(p) != 2 || p[0].Source != "z.yaml:3" || p[1].Source != "b.yaml:3" {
+		t.Errorf("%+v", p)
+	}
+	f := running(func(f *policy.Facts) { f.Name, f.Created = "keep", ago(2*day) })
+	if d := s.Evaluate(f, now); d.Reason != policy.Protected {
+		t.Errorf("a protection of one file does not bind the policies of another: %+v", d)
+	}
+}
+
+func TestAProviderNobodyConfiguredIsAWarning(t *testing.T) {
+	text := `version: 1
+protect:
+  - {providers: [prod]}
+policies:
+  - name: a
+    match: {everything: true, providers: [dev, lcoal]}
+    unless: [{providers: [local]}, {providers: [elsewhere]}]
+    limits: {max_age: 1d}
+`
+	files := []policy.File{{Name: "p.yaml", Data: []byte(text)}}
+	_, warnings, err := policy.Load(files, known)
+	want := []string{
+		`p.yaml:3:18: protect[0].providers[0]: no provider is called "prod" (known here: dev, local)`,
+		`p.yaml:6:48: policies[0].match.providers[1]: no provider is called "lcoal": did you mean "local"?`,
+		`p.yaml:7:49: policies[0].unless[1].providers[0]: no provider is called "elsewhere" (known here: dev, local)`,
+	}
+	if diff := cmp.Diff(want, warnings); diff != "" || err != nil {
+		t.Errorf("%v, (-want +got):\n%s", err, diff)
+	}
+	if _, warnings, err = policy.Load(files, policy.Known{}); warnings != nil || err != nil {
+		t.Errorf("with nothing known: %v, %v", warnings, err)
+	}
+	if _, warnings, err = policy.Load(files, policy.Known{Providers: []string{}}); len(warnings) != 5 || err != nil {
+		t.Errorf("with none configured: %v, %v", warnings, err)
+	}
+}
+
+func TestEditorsMarksAreTaken(t *testing.T) {
+	text := "\ufeff" + strings.ReplaceAll(rules("match: {everything: true}, limits: {max_age: 1d}"), "\n", "\r\n")
+	if got := load(t, text).Policies(); len(got) != 1 || got[0].Source != "p.yaml:3" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// FuzzLoad looks for a file that makes the loader panic, or that loads and
+// then judges by ignorance: what is wholly unknown must be kept.
+func FuzzLoad(f *testing.F) {
+	for _, pattern := range []string{"testdata/bad/*.yaml", "../../configs/policies/*.yaml"} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil || len(paths) == 0 {
+			f.Fatalf("%s: %d seeds, %v", pattern, len(paths), err)
+		}
+		for _, path := range paths {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data)
+		}
+	}
+	f.Add([]byte(rules("match: {tags: {a: '*', b: [x, '']}, names: ['a.*']}, unless: [{states: [paused]}], limits: {ttl: {tag: a, max: 1d}}, mode: report",
+		"match: {everything: true}, tag_rules: {require: [a], grace: 0s}, action: {type: remove, grace: 0s, volumes: true}")))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, warnings, err := policy.Load([]policy.File{{Name: "p.yaml", Data: data}}, known)
+		if err != nil {
+			if s != nil || !strings.HasPrefix(err.Error(), "p.yaml:") {
+				t.Errorf("set %v, error %q", s, err)
+			}
+			return
+		}
+		for _, w := range warnings {
+			if !strings.HasPrefix(w, "p.yaml:") {
+				t.Errorf("warning %q", w)
+			}
+		}
+		for _, p := range s.Policies() {
+			if p.Name == "" || len(p.Reasons) == 0 || p.Summary == "" || p.Action.Action == "" {
+				t.Errorf("a policy that says nothing: %+v", p)
+			}
+		}
+		if d := s.Evaluate(&policy.Facts{}, now); d.Verdict != policy.Keep {
+			t.Errorf("what is wholly unknown is reclaimed: %+v", d)
+		}
+		s.Evaluate(running(), now)
+	})
+}
