@@ -1,0 +1,215 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+
+	"github.com/reaperd/reaperd/pkg/policy"
+	"github.com/reaperd/reaperd/pkg/providers"
+	"github.com/reaperd/reaperd/pkg/providers/all"
+	"github.com/reaperd/reaperd/pkg/scan"
+)
+
+// built is the whole of reaperd put together from one configuration: what
+// every verb works on. This file is the only place where it is put together.
+type built struct {
+	config   *loaded
+	policies *policy.Set
+	files    []string // the policy files
+	warnings []string
+	targets  []scan.Target
+	registry *prometheus.Registry
+	loop     *scan.Loop
+}
+
+// buildOptions are the choices that differ from verb to verb.
+type buildOptions struct {
+	// only narrows to the providers of that name or kind; "" takes all.
+	only string
+	// obeyDryRun wraps the targets for which the configuration asks it.
+	obeyDryRun bool
+	// forceDryRun wraps all of them.
+	forceDryRun bool
+	log         *zap.Logger
+	onReport    func(scan.Report)
+}
+
+// build loads the configuration and the policies and puts the loop together.
+// It reaches no provider.
+func build(env environment, flags *pflag.FlagSet, o buildOptions) (*built, error) {
+	config, err := loadConfig(env, flags)
+	if err != nil {
+		return nil, err
+	}
+	return assemble(env, config, o)
+}
+
+func assemble(env environment, config *loaded, o buildOptions) (*built, error) {
+	b := &built{config: config, registry: prometheus.NewRegistry()}
+	entries, err := chosen(env, config, o.only)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.loadPolicies(entries); err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		t, err := target(config, e, o)
+		if err != nil {
+			return nil, err
+		}
+		b.targets = append(b.targets, t)
+	}
+	b.registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		buildInfo(), dryRunGauge(config.DryRun || o.forceDryRun),
+	)
+	clock := scan.SystemClock{}
+	if o.log == nil {
+		o.log = zap.NewNop()
+	}
+	b.loop = scan.New(scan.Options{
+		Targets: b.targets, Policies: b.policies, Attempts: config.Reclaim.Attempts, Clock: clock, Log: o.log,
+		Metrics:  scan.NewMetrics(b.registry, clock, b.targets, b.policies),
+		OnReport: o.onReport,
+	})
+	return b, nil
+}
+
+// chosen gives the configured providers, or the detected ones where none are
+// configured, narrowed to those whose name or kind is only.
+func chosen(env environment, config *loaded, only string) ([]entry, error) {
+	registry := all.Registry()
+	entries := config.entries
+	if entries == nil {
+		for _, name := range registry.Detected(env.getenv) {
+			e, err := detected(registry, name)
+			if err != nil {
+				return nil, err
+			}
+			entries = append(entries, e)
+		}
+	}
+	if only == "" {
+		return entries, nil
+	}
+	picked := slices.DeleteFunc(slices.Clone(entries), func(e entry) bool { return e.Name != only && e.Kind != only })
+	if len(picked) > 0 {
+		return picked, nil
+	}
+	if config.entries == nil {
+		// Asked for by name and not detected: it is an error that people see.
+		if e, err := detected(registry, only); err == nil {
+			return []entry{e}, nil
+		}
+	}
+	return nil, unknownProvider{only, registry, entries}
+}
+
+func detected(registry *providers.Registry, name string) (entry, error) {
+	kind, err := registry.Kind(name)
+	if err != nil {
+		return entry{}, err
+	}
+	return entry{Name: name, Kind: name, kind: kind, settings: kind.Settings()}, nil
+}
+
+// unknownProvider is the error for a -p that names nothing.
+type unknownProvider struct {
+	name     string
+	registry *providers.Registry
+	entries  []entry
+}
+
+func (u unknownProvider) Error() string {
+	names := make([]string, len(u.entries))
+	for i, e := range u.entries {
+		names[i] = e.Name
+	}
+	if _, err := u.registry.Kind(u.name); err != nil {
+		return fmt.Sprintf("kind %q is not built into this reaperd (it has %s), and no provider has that name (there is %s)",
+			u.name, strings.Join(u.registry.Names(), ", "), strings.Join(names, ", "))
+	}
+	return fmt.Sprintf("no provider of kind %q is configured (there is %s)", u.name, strings.Join(names, ", "))
+}
+
+func (b *built) loadPolicies(entries []entry) error {
+	files, err := b.config.policyFiles()
+	if err != nil {
+		return err
+	}
+	b.files = files
+	var read []policy.File
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			return fmt.Errorf("policies: %w", err)
+		}
+		read = append(read, policy.File{Name: f, Data: data})
+	}
+	if len(read) == 0 {
+		return nil
+	}
+	known := policy.Known{Kinds: all.Registry().Names()}
+	for _, e := range entries {
+		known.Providers = append(known.Providers, e.Name)
+	}
+	b.policies, b.warnings, err = policy.Load(read, known)
+	return err
+}
+
+func target(config *loaded, e entry, o buildOptions) (scan.Target, error) {
+	p, err := e.kind.New(e.Name, e.settings)
+	if err != nil {
+		return scan.Target{}, fmt.Errorf("provider %s: %w", e.Name, err)
+	}
+	t := scan.Target{
+		Name: e.Name, Kind: e.Kind, Provider: p, Timeout: config.Scan.Timeout,
+		Parallel: e.kind.Parallel, PricePerHour: e.PricePerHour,
+		DryRun: o.forceDryRun || (o.obeyDryRun && (config.DryRun || e.DryRun)),
+	}
+	if t.DryRun {
+		t.Provider = providers.DryRun(p)
+	}
+	if e.Timeout > 0 {
+		t.Timeout = e.Timeout
+	}
+	text := config.Schedule
+	if e.Schedule != "" {
+		text = e.Schedule
+	}
+	t.Schedule, err = scan.ParseSchedule(text, config.zone())
+	return t, err
+}
+
+func buildInfo() prometheus.Collector {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "reaperd_build_info", Help: "Always 1; the labels tell what runs.",
+		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
+	})
+	g.Set(1)
+	return g
+}
+
+func dryRunGauge(dry bool) prometheus.Collector {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "reaperd_dry_run", Help: "1 while nothing is reclaimed on any provider, by dry_run or --dry-run.",
+	})
+	if dry {
+		g.Set(1)
+	}
+	return g
+}
+
+var errNoPolicies = errors.New("no policies: name files under the key policies, or in REAPERD_POLICIES; " +
+	"without any, nothing would ever be reclaimed")

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/reaperd/reaperd/internal/duration"
+)
+
+// ticksShown is how many of each schedule's next ticks check prints.
+const ticksShown = 5
+
+func checkCommand(env environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check",
+		Short: "Check the configuration and the policies",
+		Long: `Check loads the configuration and the policies as run would, prints every fault
+with its place, or else what is in effect: the values, the providers with their
+next ticks, and each policy in a line. It reaches no provider.`,
+		Example: `  reaperd check --config /etc/reaperd/reaperd.yaml`,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			b, err := build(env, cmd.Flags(), buildOptions{obeyDryRun: true})
+			if err != nil {
+				return err
+			}
+			printCheck(cmd.OutOrStdout(), b, time.Now())
+			if len(b.policies.Policies()) == 0 {
+				return errNoPolicies
+			}
+			return nil
+		},
+	}
+}
+
+func printCheck(w io.Writer, b *built, now time.Time) {
+	c := b.config
+	from := c.Path
+	if from == "" {
+		from = "no file: defaults and environment"
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(key string, value any) { fmt.Fprintf(t, "%s\t%v\n", key, value) }
+	line("configuration", from)
+	line("dry_run", c.DryRun)
+	line("log", c.Log.Level+", "+c.Log.Format)
+	line("timezone", c.Timezone)
+	line("schedule", c.Schedule)
+	line("http.listen", c.HTTP.Listen)
+	line("scan.timeout", duration.Format(c.Scan.Timeout))
+	line("reclaim.attempts", c.Reclaim.Attempts)
+	line("policies", strings.Join(b.files, ", "))
+	_ = t.Flush() // as for every print to the terminal
+
+	fmt.Fprintf(w, "\n%s:\n", count(len(b.targets), "provider", "providers"))
+	for _, target := range b.targets {
+		dry := ""
+		if target.DryRun {
+			dry = ", dry run"
+		}
+		fmt.Fprintf(w, "  %s (%s, %s%s), next scans:\n", target.Name, target.Kind, target.Schedule, dry)
+		at := now.In(c.zone())
+		for range ticksShown {
+			at = target.Schedule.Next(at)
+			if at.IsZero() {
+				break
+			}
+			fmt.Fprintf(w, "    %s\n", at.Format("2006-01-02 15:04:05 MST"))
+		}
+	}
+
+	policies := b.policies.Policies()
+	fmt.Fprintf(w, "\n%s:\n", count(len(policies), "policy", "policies"))
+	for _, p := range policies {
+		fmt.Fprintf(w, "  %s (%s, %s): %s\n", p.Name, p.Mode, p.Source, p.Summary)
+	}
+	for _, warning := range b.warnings {
+		fmt.Fprintf(w, "\nwarning: %s\n", warning)
+	}
+}

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/reaperd/reaperd/internal/duration"
+	"github.com/reaperd/reaperd/internal/strictyaml"
+)
+
+// Config is everything that can be set. Each key but providers can also be set
+// by the environment, as REAPERD_ and its path in capitals: REAPERD_HTTP_LISTEN.
+type Config struct {
+	Log struct {
+		Level  string `yaml:"level"`  // debug, info, warn or error
+		Format string `yaml:"format"` // auto (console on a terminal, else JSON), console or json
+	} `yaml:"log"`
+	// DryRun judges and counts, and changes nothing. It is on unless it is
+	// switched off in so many words.
+	DryRun   bool   `yaml:"dry_run"`
+	Timezone string `yaml:"timezone"` // of the schedules: UTC, Europe/Berlin, Local
+	Schedule string `yaml:"schedule"` // when to scan: five cron fields, @hourly, @every 30s
+	HTTP     struct {
+		Listen string `yaml:"listen"` // host:port of /metrics, /healthz and /readyz
+	} `yaml:"http"`
+	Policies []string `yaml:"policies"` // files and globs, relative to the configuration file
+	Scan     struct {
+		Timeout time.Duration `yaml:"timeout"` // for one list, and for one look at a sandbox
+	} `yaml:"scan"`
+	Reclaim struct {
+		Attempts int `yaml:"attempts"` // failed tries after which a sandbox counts as stuck
+	} `yaml:"reclaim"`
+	// Providers is read apart from the rest, by readProviders: each kind has
+	// keys of its own.
+	Providers any `yaml:"providers"`
+}
+
+func defaultConfig() Config {
+	var c Config
+	c.Log.Level, c.Log.Format = "info", "auto"
+	c.DryRun = true
+	c.Timezone = "UTC"
+	c.Schedule = "@every 30s"
+	c.HTTP.Listen = "127.0.0.1:9480"
+	c.Policies = []string{}
+	c.Scan.Timeout = 30 * time.Second
+	c.Reclaim.Attempts = 5
+	return c
+}
+
+// defaultConfigPath is read where no other file is named and it exists.
+const defaultConfigPath = "/etc/reaperd/reaperd.yaml"
+
+const envPrefix = "REAPERD_"
+
+// forSandboxes are the REAPERD_ variables that are not settings: what runs in
+// a sandbox carries them, and so may a reaperd started from there.
+var forSandboxes = []string{"LEASE", "SANDBOX", "TAGS", "DOCKER_LABEL"}
+
+// loaded is a configuration with where it came from.
+type loaded struct {
+	Config
+	Path    string     // "" if there was no file
+	root    *yaml.Node // nil if there was no file
+	entries []entry
+	// policiesFromEnvironment says that REAPERD_POLICIES overrides the file.
+	policiesFromEnvironment bool
+}
+
+// loadConfig reads the file, if there is one, and lays the environment and the
+// flags over it. Every fault of every source is in the error.
+func loadConfig(env environment, flags *pflag.FlagSet) (*loaded, error) {
+	path, data, err := configFile(env, flags)
+	if err != nil {
+		return nil, err
+	}
+	l := &loaded{Path: path}
+	var faults strictyaml.Faults
+	if path != "" {
+		var bad strictyaml.Faults
+		if l.root, bad = strictyaml.Parse(path, data); l.root == nil {
+			return nil, bad.Err()
+		}
+		faults = l.checkFile()
+	}
+	v, keys := newViper()
+	faults = append(faults, checkEnvironment(env, keys)...)
+	if err := faults.Err(); err != nil {
+		return nil, err
+	}
+	if path != "" {
+		if err := v.ReadConfig(bytes.NewReader(bytes.TrimPrefix(data, []byte("\ufeff")))); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	for _, name := range []string{"dry-run", "listen", "log-level"} {
+		if f := flags.Lookup(name); f != nil {
+			if err := v.BindPFlag(flagKeys[name], f); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := v.UnmarshalExact(&l.Config, strictDecoding); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	l.policiesFromEnvironment = env.has(envPrefix + "POLICIES")
+	return l, l.validate(env, flags).Err()
+}
+
+// flagKeys are the flags that set a configuration key.
+var flagKeys = map[string]string{"dry-run": "dry_run", "listen": "http::listen", "log-level": "log::level"}
+
+func configFile(env environment, flags *pflag.FlagSet) (path string, data []byte, err error) {
+	path, _ = flags.GetString("config")
+	if path == "" {
+		path = env.getenv(envPrefix + "CONFIG")
+	}
+	named := path != ""
+	if !named {
+		path = defaultConfigPath
+	}
+	data, err = os.ReadFile(path)
+	if !named && errors.Is(err, fs.ErrNotExist) {
+		return "", nil, nil
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("configuration: %w", err)
+	}
+	return path, data, nil
+}
+
+// setting is one key that the environment can set.
+type setting struct {
+	key, env string
+	kind     reflect.Type
+	value    any
+}
+
+// settings flattens a configuration to its keys, "http::listen" and the like.
+func settings(v reflect.Value, prefix string) []setting {
+	var out []setting
+	for f, fv := range v.Fields() {
+		key := prefix + f.Tag.Get("yaml")
+		switch {
+		case key == "providers":
+		case fv.Kind() == reflect.Struct:
+			out = append(out, settings(fv, key+"::")...)
+		default:
+			env := envPrefix + strings.ToUpper(strings.ReplaceAll(key, "::", "_"))
+			out = append(out, setting{key, env, fv.Type(), fv.Interface()})
+		}
+	}
+	return out
+}
+
+func newViper() (*viper.Viper, []setting) {
+	v := viper.NewWithOptions(viper.KeyDelimiter("::"))
+	v.SetConfigType("yaml")
+	v.AllowEmptyEnv(true)
+	all := settings(reflect.ValueOf(defaultConfig()), "")
+	for _, s := range all {
+		v.SetDefault(s.key, s.value)
+		if err := v.BindEnv(s.key, s.env); err != nil {
+			panic(err) // only for a call without a key
+		}
+	}
+	return v, all
+}
+
+func strictDecoding(c *mapstructure.DecoderConfig) {
+	c.TagName = "yaml"
+	c.WeaklyTypedInput = false
+	c.DecodeHook = func(_, to reflect.Type, data any) (any, error) {
+		if text, ok := data.(string); ok {
+			return fromText(to, text)
+		}
+		return data, nil
+	}
+}
+
+// fromText reads what the environment says of a key of that type.
+func fromText(to reflect.Type, text string) (any, error) {
+	switch {
+	case to == reflect.TypeFor[time.Duration]():
+		return duration.Parse(text)
+	case to.Kind() == reflect.Bool:
+		if text != "true" && text != "false" {
+			return nil, fmt.Errorf("want true or false, found %q", text)
+		}
+		return text == "true", nil
+	case to.Kind() == reflect.Int:
+		i, err := strconv.Atoi(text)
+		if err != nil {
+			return nil, fmt.Errorf("want a whole number, found %q", text)
+		}
+		return i, nil
+	case to.Kind() == reflect.Slice:
+		if text == "" {
+			return []string{}, nil
+		}
+		return strings.Split(text, ","), nil
+	default:
+		return text, nil
+	}
+}
+
+// checkEnvironment finds variables of ours that name no key, and values that
+// do not fit theirs.
+func checkEnvironment(env environment, keys []setting) strictyaml.Faults {
+	var faults strictyaml.Faults
+	known := []string{envPrefix + "CONFIG"}
+	byName := map[string]setting{}
+	for _, s := range keys {
+		known = append(known, s.env)
+		byName[s.env] = s
+	}
+	for _, pair := range env.environ() {
+		name, value, _ := strings.Cut(pair, "=")
+		rest, ours := strings.CutPrefix(name, envPrefix)
+		if !ours || slices.Contains(forSandboxes, rest) {
+			continue
+		}
+		fault := strictyaml.Fault{File: "environment", Key: name}
+		switch s, ok := byName[name]; {
+		case ok:
+			if _, err := fromText(s.kind, value); err != nil {
+				fault.Message = err.Error()
+				faults = append(faults, fault)
+			}
+		case !slices.Contains(known, name):
+			fault.Message = "unknown variable" + strictyaml.DidYouMean(name, known)
+			faults = append(faults, fault)
+		}
+	}
+	return faults
+}

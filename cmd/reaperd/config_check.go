@@ -1,0 +1,230 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/reaperd/reaperd/internal/strictyaml"
+	"github.com/reaperd/reaperd/pkg/providers"
+	"github.com/reaperd/reaperd/pkg/providers/all"
+	"github.com/reaperd/reaperd/pkg/scan"
+)
+
+// entry is one provider as configured: what every kind takes, and the kind's
+// own settings.
+type entry struct {
+	Name         string        `yaml:"name"`
+	Kind         string        `yaml:"kind"`
+	Schedule     string        `yaml:"schedule"`       // overrides the global one
+	Timeout      time.Duration `yaml:"timeout"`        // overrides scan.timeout
+	DryRun       bool          `yaml:"dry_run"`        // true keeps this one dry when the rest is armed
+	PricePerHour float64       `yaml:"price_per_hour"` // dollars for one running sandbox
+
+	kind     providers.Kind
+	settings any
+	node     *yaml.Node
+}
+
+var providerName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
+// checkFile holds the file's nodes against the keys there are, before viper,
+// which would take null for false and forgive most else. It also reads the
+// providers, which viper does not.
+func (l *loaded) checkFile() strictyaml.Faults {
+	d := strictyaml.NewDecoder(l.Path)
+	var scratch Config
+	var listed struct {
+		Providers entryList `yaml:"providers"`
+	}
+	d.Decode(l.root, &scratch, &listed)
+	l.entries = listed.Providers.entries
+	return d.Faults()
+}
+
+type entryList struct{ entries []entry }
+
+// DecodeYAML reads each entry by the keys of its kind.
+func (l *entryList) DecodeYAML(d *strictyaml.Decoder, n *yaml.Node) {
+	var nodes []rawNode
+	d.Decode(n, &nodes)
+	registry := all.Registry()
+	names := map[string]*yaml.Node{}
+	for i, raw := range nodes {
+		d.In(fmt.Sprintf("[%d]", i), func() {
+			e, ok := decodeEntry(d, raw.node, registry)
+			if !ok {
+				return
+			}
+			if first, twice := names[e.Name]; twice {
+				d.Faultf(raw.node, "the name %q is taken by the provider on line %d", e.Name, first.Line)
+			}
+			names[e.Name] = raw.node
+			l.entries = append(l.entries, e)
+		})
+	}
+	if len(nodes) == 0 && len(d.Faults()) == 0 {
+		d.Faultf(n, "the list is empty: name a provider, or remove the key to have them detected")
+	}
+}
+
+type rawNode struct{ node *yaml.Node }
+
+// DecodeYAML keeps the node for later.
+func (r *rawNode) DecodeYAML(_ *strictyaml.Decoder, n *yaml.Node) { r.node = n }
+
+func decodeEntry(d *strictyaml.Decoder, n *yaml.Node, registry *providers.Registry) (entry, bool) {
+	if n.Kind != yaml.MappingNode {
+		d.Faultf(n, "want keys and values: {name: dev-docker, kind: docker}")
+		return entry{}, false
+	}
+	at := child(n, "kind")
+	if at == nil {
+		d.Faultf(n, "has no kind: write one of %s", strings.Join(registry.Names(), ", "))
+		return entry{}, false
+	}
+	kind, err := registry.Kind(at.Value)
+	if err != nil {
+		d.In(".kind", func() {
+			d.Faultf(at, "%q is not built into this reaperd%s", at.Value, strictyaml.DidYouMean(at.Value, registry.Names()))
+		})
+		return entry{}, false
+	}
+	e := entry{kind: kind, settings: kind.Settings(), node: n}
+	d.Decode(n, &e, e.settings)
+	switch {
+	case child(n, "name") == nil:
+		d.Faultf(n, "has no name")
+	case !providerName.MatchString(e.Name):
+		d.Faultf(child(n, "name"), "the name %q must be of a-z, 0-9, _ and -, begin with a letter or digit and have 63 at most", e.Name)
+	case e.PricePerHour < 0:
+		d.Faultf(child(n, "price_per_hour"), "a price cannot be negative")
+	default:
+		return e, true
+	}
+	return entry{}, false
+}
+
+// child finds the value of a key, by a path of keys; nil if there is none.
+func child(n *yaml.Node, path ...string) *yaml.Node {
+	for _, key := range path {
+		if n == nil || n.Kind != yaml.MappingNode {
+			return nil
+		}
+		i := slices.IndexFunc(n.Content, func(c *yaml.Node) bool { return c.Value == key })
+		if i < 0 || i%2 != 0 || i+1 >= len(n.Content) {
+			return nil
+		}
+		n = n.Content[i+1]
+	}
+	return n
+}
+
+// validate finds what is well-formed and cannot be right. Each fault names
+// where the value came from: the flag, the variable, or the place in the file.
+func (l *loaded) validate(env environment, flags *pflag.FlagSet) strictyaml.Faults {
+	var faults strictyaml.Faults
+	fault := func(path string, format string, args ...any) {
+		f := strictyaml.Fault{File: "default", Key: path, Message: fmt.Sprintf(format, args...)}
+		keys := strings.Split(path, ".")
+		variable := envPrefix + strings.ToUpper(strings.Join(keys, "_"))
+		if at := child(l.root, keys...); at != nil {
+			f.File, f.Line, f.Column = l.Path, at.Line, at.Column
+		}
+		if env.has(variable) {
+			f = strictyaml.Fault{File: "environment", Key: variable, Message: f.Message}
+		}
+		for name, key := range flagKeys {
+			if key == strings.Join(keys, "::") && flags.Changed(name) {
+				f = strictyaml.Fault{File: "command line", Key: "--" + name, Message: f.Message}
+			}
+		}
+		faults = append(faults, f)
+	}
+	oneOf := func(path, value string, allowed ...string) {
+		if !slices.Contains(allowed, value) {
+			fault(path, "want one of %s, found %q", strings.Join(allowed, ", "), value)
+		}
+	}
+	oneOf("log.level", l.Log.Level, "debug", "info", "warn", "error")
+	oneOf("log.format", l.Log.Format, "auto", "console", "json")
+	zone, err := time.LoadLocation(l.Timezone)
+	if err != nil || l.Timezone == "" {
+		fault("timezone", "%q is not a zone: write UTC, Local or a name such as Europe/Berlin", l.Timezone)
+		zone = time.UTC
+	}
+	if _, err := scan.ParseSchedule(l.Schedule, zone); err != nil {
+		fault("schedule", "%v", err)
+	}
+	if _, port, err := net.SplitHostPort(l.HTTP.Listen); err != nil {
+		fault("http.listen", "want host:port, found %q", l.HTTP.Listen)
+	} else if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		fault("http.listen", "%q is not a port", port)
+	}
+	if l.Reclaim.Attempts < 1 {
+		fault("reclaim.attempts", "want 1 at least, found %d", l.Reclaim.Attempts)
+	}
+	for i, e := range l.entries {
+		if e.Schedule == "" && child(e.node, "schedule") == nil {
+			continue
+		}
+		if _, err := scan.ParseSchedule(e.Schedule, zone); err != nil {
+			at := child(e.node, "schedule")
+			faults = append(faults, strictyaml.Fault{
+				File: l.Path, Line: at.Line, Column: at.Column,
+				Key: fmt.Sprintf("providers[%d].schedule", i), Message: err.Error(),
+			})
+		}
+	}
+	return faults
+}
+
+// zone is the schedules' zone; the configuration has been validated.
+func (l *loaded) zone() *time.Location {
+	zone, err := time.LoadLocation(l.Timezone)
+	if err != nil {
+		return time.UTC
+	}
+	return zone
+}
+
+// policyFiles gives the files that the policies key names, relative ones from
+// the configuration file's folder. An entry that matches nothing is a fault.
+func (l *loaded) policyFiles() ([]string, error) {
+	var files []string
+	var faults strictyaml.Faults
+	inFile := child(l.root, "policies")
+	if l.policiesFromEnvironment {
+		inFile = nil
+	}
+	for i, pattern := range l.Policies {
+		full := pattern
+		if inFile != nil && !filepath.IsAbs(full) {
+			full = filepath.Join(filepath.Dir(l.Path), full)
+		}
+		matches, err := filepath.Glob(full)
+		if err == nil && len(matches) > 0 {
+			for _, m := range matches {
+				if !slices.Contains(files, m) {
+					files = append(files, m)
+				}
+			}
+			continue
+		}
+		f := strictyaml.Fault{File: "environment", Key: envPrefix + "POLICIES", Message: fmt.Sprintf("%q matches no file", full)}
+		if inFile != nil {
+			at := inFile.Content[i]
+			f = strictyaml.Fault{File: l.Path, Line: at.Line, Column: at.Column, Key: fmt.Sprintf("policies[%d]", i), Message: f.Message}
+		}
+		faults = append(faults, f)
+	}
+	return files, faults.Err()
+}

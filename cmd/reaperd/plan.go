@@ -1,0 +1,88 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/reaperd/reaperd/pkg/policy"
+	"github.com/reaperd/reaperd/pkg/scan"
+)
+
+func planCommand(env environment) *cobra.Command {
+	var only string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Show what would be reclaimed, when, and why",
+		Long: `Plan looks at every provider once and shows the decision for each sandbox. It
+changes nothing. The exit code is 1 when a provider could not be looked at.`,
+		Example: `  reaperd plan
+  reaperd plan --provider docker --json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			b, reports, err := survey(cmd, env, only)
+			if err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			if asJSON {
+				err = psJSON(out, psRows(b, reports, true), reports)
+			} else {
+				planTable(out, reports, time.Now())
+				printUnqueried(out, reports)
+			}
+			return errors.Join(err, troubled(reports))
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, with the keys of ps --json")
+	providerFlag(cmd, &only)
+	return cmd
+}
+
+func planTable(w io.Writer, reports []scan.Report, now time.Time) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "PROVIDER\tINSTANCE ID\tNAME\tSTATE\tVERDICT\tWHY\tDUE")
+	due, kept := 0, 0
+	for _, r := range reports {
+		for _, it := range r.Plan.Items {
+			sb, d := it.Facts.Sandbox, it.Decision
+			if d.Verdict == policy.Reclaim {
+				due++
+			} else {
+				kept++
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", sb.Provider, printable(sb.InstanceID()), printable(sb.Name),
+				sb.State, verdict(d), why(d), when(d.Due, now))
+			for _, sh := range d.Shadows {
+				fmt.Fprintf(t, "\t\t\t\t(report)\t%s: %s\t%s\n", sh.Policy, sh.Reason, when(sh.Due, now))
+			}
+		}
+	}
+	_ = t.Flush() // as for every print to the terminal
+	fmt.Fprintf(w, "\n%d to reclaim, %d kept\n", due, kept)
+}
+
+// verdict says what happens to the sandbox: the action, if it is due.
+func verdict(d policy.Decision) string {
+	if d.Verdict == policy.Reclaim {
+		return string(d.Action.Action)
+	}
+	return string(d.Verdict)
+}
+
+// why says what decides, in the words of the policies.
+func why(d policy.Decision) string {
+	switch {
+	case d.Verdict == policy.Reclaim:
+		return fmt.Sprintf("%s: %s", d.Policy, d.Reason)
+	case d.Limit != "":
+		return fmt.Sprintf("%s until %s: %s", d.Reason, d.Policy, d.Limit)
+	default:
+		return string(d.Reason)
+	}
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/reaperd/reaperd/pkg/policy"
+	"github.com/reaperd/reaperd/pkg/providers"
+	"github.com/reaperd/reaperd/pkg/scan"
+)
+
+// orderGrace is what a sandbox gets that no policy has an action for.
+const orderGrace = 10 * time.Second
+
+func stopCommand(env environment) *cobra.Command {
+	var o stopOrder
+	cmd := &cobra.Command{
+		Use:   "stop [INSTANCE-ID]",
+		Short: "Stop one sandbox, or all that some policy matches",
+		Long: `Stop ends one sandbox with the action of the policy that matches it, or else
+removes it. The id is an instance id as ps shows it, the provider's own id or a
+beginning of it of 12 characters or more, or an exact name; one that fits several
+sandboxes is refused.
+
+An order to stop is carried out at once, whatever the policies' limits say and
+even when the configuration says dry_run. Only --dry-run holds it back.
+
+With --all it stops every running sandbox that some policy matches, and leaves
+what is protected or matched by none.`,
+		Example: `  reaperd stop docker_5afaa3bfa704
+  reaperd stop --all --provider docker --dry-run`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usage("stop takes one id, found %d: %s", len(args), strings.Join(args, " "))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				o.id = args[0]
+			}
+			return o.run(cmd, env)
+		},
+	}
+	cmd.Flags().BoolVar(&o.all, "all", false, "stop every running sandbox that some policy matches")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "say what would be stopped, stop nothing")
+	providerFlag(cmd, &o.only)
+	return cmd
+}
+
+type stopOrder struct {
+	id, only    string
+	all, dryRun bool
+}
+
+func (o stopOrder) run(cmd *cobra.Command, env environment) error {
+	out := cmd.OutOrStdout()
+	if o.id == "" && !o.all {
+		fmt.Fprintln(out, "Give an instance ID or --all. See: reaperd ps")
+		return errTold
+	}
+	b, reports, err := survey(cmd, env, o.only)
+	if err != nil {
+		return err
+	}
+	rows := psRows(b, reports, true)
+	var chosen []row
+	if o.id != "" {
+		if chosen = find(rows, o.id); len(chosen) != 1 {
+			refuse(out, o.id, chosen)
+			printUnqueried(out, reports)
+			return errTold
+		}
+	} else {
+		chosen = matched(rows)
+		if len(chosen) == 0 && troubled(reports) == nil {
+			fmt.Fprintln(out, "No running sandboxes.")
+			return nil
+		}
+	}
+	failed := o.stop(cmd.Context(), out, b, chosen)
+	printUnqueried(out, reports)
+	if failed > 0 || troubled(reports) != nil {
+		return errTold
+	}
+	return cmd.Context().Err()
+}
+
+// stop gives every order at once, as many as each kind bears, and tells of
+// each as it comes.
+func (o stopOrder) stop(ctx context.Context, out io.Writer, b *built, chosen []row) (failed int) {
+	items := map[string][]policy.Item{}
+	byRef := map[providers.Ref]row{}
+	for _, r := range chosen {
+		it := r.item
+		it.Decision.Action = order(it)
+		if o.dryRun {
+			fmt.Fprintf(out, "Would %s %s (%s)\n", it.Decision.Action.Action, printable(r.InstanceID), r.Provider)
+			continue
+		}
+		items[r.Provider] = append(items[r.Provider], it)
+		byRef[it.Facts.Ref] = r
+	}
+	if o.dryRun {
+		fmt.Fprintf(out, "\n%d would be stopped\n", len(chosen))
+		return 0
+	}
+	stopped := 0
+	var mu sync.Mutex
+	b.loop.Order(ctx, items, func(res scan.Result) {
+		mu.Lock()
+		defer mu.Unlock()
+		r := byRef[res.Item.Facts.Ref]
+		name := fmt.Sprintf("%s (%s)", printable(r.InstanceID), r.Provider)
+		switch {
+		case res.Outcome == scan.OutcomeReclaimed:
+			stopped++
+			fmt.Fprintln(out, "Stopped", name)
+		case res.Outcome == scan.OutcomeGone:
+			stopped++
+			fmt.Fprintln(out, "Stopped", name+": already gone")
+		default:
+			failed++
+			fmt.Fprintf(out, "Failed to stop %s: %s\n", name, printable(res.Why()))
+		}
+	})
+	summary := fmt.Sprintf("\n%d stopped", stopped)
+	if failed > 0 {
+		summary += fmt.Sprintf(", %d failed", failed)
+	}
+	fmt.Fprintln(out, summary)
+	return failed
+}
+
+// order is what an operator's stop does to a sandbox: the action of the policy
+// that matches it, where that would still change something, else a removal.
+func order(it policy.Item) providers.StopOptions {
+	a := it.Decision.Action
+	if a.Action == "" || it.Facts.State.Satisfies(a.Action) {
+		return providers.StopOptions{Action: providers.ActionRemove, Grace: orderGrace}
+	}
+	return a
+}
+
+// find gives the rows that an id means: by instance id first, else by the
+// provider's id, a long enough beginning of it, or the exact name.
+func find(rows []row, id string) []row {
+	var exact, loose []row
+	for _, r := range rows {
+		sb := r.item.Facts.Sandbox
+		switch {
+		case r.InstanceID == id || sb.ID == id:
+			exact = append(exact, r)
+		case sb.Name == id, len(id) >= 12 && strings.HasPrefix(sb.ID, id):
+			loose = append(loose, r)
+		}
+	}
+	if len(exact) > 0 {
+		return exact
+	}
+	return loose
+}
+
+func refuse(out io.Writer, id string, candidates []row) {
+	if len(candidates) == 0 {
+		fmt.Fprintf(out, "No running sandbox with ID %s. See: reaperd ps\n", quote(id))
+		return
+	}
+	fmt.Fprintf(out, "%s means %d sandboxes; give the provider's own id of one:\n", quote(id), len(candidates))
+	for _, r := range candidates {
+		fmt.Fprintf(out, "  %s (%s, %s)\n", printable(r.item.Facts.ID), r.Provider, printable(r.item.Facts.Name))
+	}
+}
+
+// quote writes an id in single quotes, which is what scripts that read
+// PraisonAI's message look for.
+func quote(s string) string { return "'" + printable(strings.ReplaceAll(s, "'", `\'`)) + "'" }
+
+// matched gives the rows that run and that some policy would reclaim sooner or
+// later: what is protected, not owned, or matched by no policy stays.
+func matched(rows []row) []row {
+	var out []row
+	for _, r := range rows {
+		d := r.item.Decision
+		if d.Policy != "" && !r.item.Facts.State.Ended() &&
+			(d.Verdict == policy.Reclaim || d.Reason == policy.WithinLimits || d.Reason == policy.UnknownAge) {
+			out = append(out, r)
+		}
+	}
+	return out
+}

@@ -1,0 +1,58 @@
+package scan
+
+import (
+	"context"
+	"time"
+)
+
+// Clock tells the wall time and waits. It is the only way in which this
+// package learns of time, and this the only file that reads the machine's.
+type Clock interface {
+	// Now is the wall time, without a monotonic reading: two readings differ
+	// by what the wall clock did in between, sleep of the machine included.
+	Now() time.Time
+	// After gives a channel that receives once d has passed, and a function
+	// that gives up the wait.
+	After(d time.Duration) (<-chan time.Time, func())
+}
+
+// SystemClock is the machine's clock.
+type SystemClock struct{}
+
+// Now is the machine's wall time.
+func (SystemClock) Now() time.Time { return time.Now().Round(0) }
+
+// After waits on the machine's monotonic clock.
+func (SystemClock) After(d time.Duration) (<-chan time.Time, func()) {
+	t := time.NewTimer(d)
+	return t.C, func() { t.Stop() }
+}
+
+// longestWait bounds a single wait, because timers stand still while the
+// machine sleeps: after each the wall clock is read again.
+const longestWait = 30 * time.Second
+
+// waitUntil waits for the wall clock to reach at; false if ctx ended first.
+func waitUntil(ctx context.Context, c Clock, at time.Time) bool {
+	for {
+		left := at.Sub(c.Now())
+		if left <= 0 {
+			return ctx.Err() == nil
+		}
+		if !wait(ctx, c, min(left, longestWait)) {
+			return false
+		}
+	}
+}
+
+// wait waits for d; false if ctx ended first.
+func wait(ctx context.Context, c Clock, d time.Duration) bool {
+	elapsed, giveUp := c.After(d)
+	defer giveUp()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-elapsed:
+		return true
+	}
+}

@@ -1,0 +1,164 @@
+package scan
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/reaperd/reaperd/pkg/policy"
+	"github.com/reaperd/reaperd/pkg/providers"
+)
+
+// inventory exports the counts of the last list of each provider, all of one
+// provider's from the same list, and none for a provider that could not be
+// listed.
+type inventory struct {
+	clock    Clock
+	policies []policy.Policy
+
+	mu     sync.Mutex
+	counts map[string]counts
+}
+
+type leakKey struct {
+	policy string
+	reason policy.Reason
+}
+
+type counts struct {
+	states     map[providers.State]int
+	leaked     map[leakKey]int
+	would      map[string]int
+	unmatched  int
+	unknownAge int
+	unreadable int
+	stuck      int
+	earliest   time.Time // the earliest deadline of those leaked; zero if none
+	cost       float64   // dollars an hour of those leaked
+	priced     bool
+}
+
+var (
+	sandboxesDesc  = countDesc("sandboxes", "Sandboxes seen by the last list.", "state")
+	leakedDesc     = countDesc("leaked_sandboxes", "Sandboxes that violate an enforcing policy and are not yet reclaimed.", "policy", "reason")
+	wouldDesc      = countDesc("would_reclaim_sandboxes", "Sandboxes that would be reclaimed, were it not for a dry run or the policy's report mode.", "policy")
+	unmatchedDesc  = countDesc("unmatched_sandboxes", "Sandboxes that no enforcing policy matches.")
+	unknownAgeDesc = countDesc("unknown_age_sandboxes", "Sandboxes whose provider's times cannot be believed; their limits count from first seen.")
+	unreadableDesc = countDesc("unreadable_items", "Candidates that the last list was not allowed to look at.")
+	stuckDesc      = countDesc("stuck_sandboxes", "Sandboxes that did not go after all tries.")
+	overdueDesc    = countDesc("oldest_overdue_seconds", "For how long the longest overdue sandbox has been due; 0 if none is.")
+	leakCostDesc   = countDesc("leaked_cost_dollars_per_hour", "What the leaked sandboxes cost by the provider's price_per_hour.")
+)
+
+func countDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("reaperd_"+name, help, append([]string{"provider"}, labels...), nil)
+}
+
+func newInventory(clock Clock, policies *policy.Set) *inventory {
+	return &inventory{clock: clock, policies: policies.Policies(), counts: map[string]counts{}}
+}
+
+// set counts the plan of a provider's last look, less what the results say is
+// gone since.
+func (inv *inventory) set(s *Scanner, plan policy.Plan, results []Result) {
+	gone := map[providers.Ref]Outcome{}
+	for _, r := range results {
+		gone[r.Item.Facts.Ref] = r.Outcome
+	}
+	c := counts{
+		states: map[providers.State]int{}, leaked: map[leakKey]int{}, would: map[string]int{},
+		stuck: s.retries.stuck(), priced: s.target.PricePerHour > 0,
+	}
+	if b, ok := providers.As[providers.BlindSpot](s.target.Provider); ok {
+		c.unreadable = b.Unreadable()
+	}
+	for i := range plan.Items {
+		it := &plan.Items[i]
+		d := &it.Decision
+		outcome := gone[it.Facts.Ref]
+		if outcome == OutcomeGone || (outcome == OutcomeReclaimed && d.Action.Action == providers.ActionRemove) {
+			continue
+		}
+		state := it.Facts.State
+		if outcome == OutcomeReclaimed {
+			state = providers.StateExited
+		}
+		c.states[state]++
+		if d.UnknownAge {
+			c.unknownAge++
+		}
+		if d.Reason == policy.Unmatched {
+			c.unmatched++
+		}
+		for _, sh := range d.Shadows {
+			c.would[sh.Policy]++
+		}
+		if d.Verdict != policy.Reclaim || outcome == OutcomeReclaimed || outcome == OutcomeSpared {
+			continue
+		}
+		c.leaked[leakKey{d.Policy, d.Reason}]++
+		c.cost += s.target.PricePerHour
+		if s.target.DryRun {
+			c.would[d.Policy]++
+		}
+		if c.earliest.IsZero() || d.Due.Before(c.earliest) {
+			c.earliest = d.Due
+		}
+	}
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	inv.counts[s.target.Name] = c
+}
+
+func (inv *inventory) forget(provider string) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	delete(inv.counts, provider)
+}
+
+// Describe implements prometheus.Collector.
+func (inv *inventory) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		sandboxesDesc, leakedDesc, wouldDesc, unmatchedDesc, unknownAgeDesc,
+		unreadableDesc, stuckDesc, overdueDesc, leakCostDesc,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (inv *inventory) Collect(ch chan<- prometheus.Metric) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	now := inv.clock.Now()
+	for name, c := range inv.counts {
+		send := func(d *prometheus.Desc, v float64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{name}, labels...)...)
+		}
+		for _, st := range providers.States() {
+			send(sandboxesDesc, float64(c.states[st]), string(st))
+		}
+		for _, p := range inv.policies {
+			send(wouldDesc, float64(c.would[p.Name]), p.Name)
+			if p.Mode != policy.Enforce {
+				continue
+			}
+			for _, reason := range p.Reasons {
+				send(leakedDesc, float64(c.leaked[leakKey{p.Name, reason}]), p.Name, string(reason))
+			}
+		}
+		send(unmatchedDesc, float64(c.unmatched))
+		send(unknownAgeDesc, float64(c.unknownAge))
+		send(unreadableDesc, float64(c.unreadable))
+		send(stuckDesc, float64(c.stuck))
+		overdue := 0.0
+		if !c.earliest.IsZero() {
+			overdue = max(0, now.Sub(c.earliest).Seconds())
+		}
+		send(overdueDesc, overdue)
+		if c.priced {
+			send(leakCostDesc, c.cost)
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package scan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/reaperd/reaperd/pkg/policy"
+	"github.com/reaperd/reaperd/pkg/providers"
+)
+
+// Outcome is what became of one reclaim.
+type Outcome string
+
+// The closed set of outcomes, as far as the loop gives them.
+const (
+	OutcomeReclaimed Outcome = "reclaimed" // ended by reaperd, and proven to be
+	OutcomeGone      Outcome = "gone"      // ended without reaperd
+	OutcomeSpared    Outcome = "spared"    // no longer due when looked at again
+	OutcomeDryRun    Outcome = "dry_run"   // due, and left alone as told
+	OutcomeFailed    Outcome = "failed"    // this try failed; there will be another
+	OutcomeStuck     Outcome = "stuck"     // does not go, whatever is tried
+)
+
+// Outcomes gives every outcome.
+func Outcomes() []Outcome {
+	return []Outcome{OutcomeReclaimed, OutcomeGone, OutcomeSpared, OutcomeDryRun, OutcomeFailed, OutcomeStuck}
+}
+
+// Result is one reclaim and what became of it.
+type Result struct {
+	Item    policy.Item // with the decision that was acted on
+	Outcome Outcome
+	Err     error // why it failed, is stuck, or was spared where that needs saying
+	At      time.Time
+}
+
+// stopMargin is what a stop may take beyond its grace before it is given up.
+const stopMargin = 30 * time.Second
+
+// proofWait is for how long a sandbox whose stop was accepted is looked at
+// until it is gone.
+const proofWait = 10 * time.Second
+
+// Why says in a line why the sandbox is as it is.
+func (r Result) Why() string {
+	switch {
+	case r.Err != nil:
+		return r.Err.Error()
+	case r.Outcome == OutcomeSpared:
+		return "it is not what it was when it was listed"
+	default:
+		return string(r.Outcome)
+	}
+}
+
+// errSelf is why even an operator's order leaves reaperd itself alone.
+var errSelf = errors.New("reaperd itself runs there, and does not stop itself")
+
+// reclaim takes one that the policies say is due through the door.
+func (s *Scanner) reclaim(ctx context.Context, it policy.Item) Result {
+	return s.door(ctx, it, func(f *policy.Facts, now time.Time) policy.Decision {
+		return s.policies.Evaluate(f, now)
+	})
+}
+
+// order takes one that an operator wants stopped through the door: nothing is
+// judged again, save that reaperd does not stop itself.
+func (s *Scanner) order(ctx context.Context, it policy.Item) Result {
+	return s.door(ctx, it, func(*policy.Facts, time.Time) policy.Decision {
+		d := it.Decision
+		d.Verdict = policy.Reclaim
+		return d
+	})
+}
+
+// judge decides, at a fresh now, of a sandbox that was just looked at again.
+type judge func(f *policy.Facts, now time.Time) policy.Decision
+
+// door is the one way to reclaim a sandbox: look again, judge again, stop,
+// verify, record. ctx does not end with the daemon: one begun is finished.
+func (s *Scanner) door(ctx context.Context, it policy.Item, j judge) Result {
+	r := s.attempt(ctx, it, j)
+	r.At = s.clock.Now()
+	if r.Outcome == OutcomeFailed {
+		r.Outcome = s.retries.failed(r.Item.Facts.Sandbox, r.At)
+	} else {
+		s.retries.forget(r.Item.Facts.Sandbox)
+	}
+	s.record(r)
+	return r
+}
+
+func (s *Scanner) attempt(ctx context.Context, it policy.Item, j judge) Result {
+	again, err := call(ctx, s, opGet, s.target.Timeout, func(ctx context.Context) (providers.Sandbox, error) {
+		return s.target.Provider.Get(ctx, it.Facts.ID)
+	})
+	switch {
+	case errors.Is(err, providers.ErrNotFound):
+		return Result{Item: it, Outcome: OutcomeGone}
+	case err != nil:
+		return Result{Item: it, Outcome: OutcomeFailed, Err: fmt.Errorf("look again at %s: %w", it.Facts.ID, err)}
+	case again.Revision != it.Facts.Revision:
+		return Result{Item: it, Outcome: OutcomeSpared}
+	case again.Self:
+		return Result{Item: it, Outcome: OutcomeSpared, Err: errSelf}
+	}
+	now := s.clock.Now()
+	it.Facts = s.pulses.look(again, now)
+	d := j(&it.Facts, now)
+	if d.Verdict != policy.Reclaim {
+		return Result{Item: it, Outcome: OutcomeSpared} // with the decision that no longer holds
+	}
+	it.Decision = d
+	_, err = call(ctx, s, opStop, it.Decision.Action.Grace+stopMargin, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.target.Provider.Stop(ctx, again, it.Decision.Action)
+	})
+	switch {
+	case errors.Is(err, providers.ErrDryRun):
+		return Result{Item: it, Outcome: OutcomeDryRun}
+	case errors.Is(err, providers.ErrNotFound):
+		return Result{Item: it, Outcome: OutcomeGone}
+	case errors.Is(err, providers.ErrChanged):
+		return Result{Item: it, Outcome: OutcomeSpared}
+	case err != nil && !errors.Is(err, providers.ErrBusy) && !errors.Is(err, context.DeadlineExceeded):
+		return Result{Item: it, Outcome: OutcomeFailed, Err: fmt.Errorf("%s %s: %w", it.Decision.Action.Action, it.Facts.ID, err)}
+	}
+	// Accepted, already being done by somebody, or out of time: look and see.
+	if proof := s.prove(ctx, again, it.Decision.Action.Action); proof != nil {
+		return Result{Item: it, Outcome: OutcomeFailed, Err: errors.Join(proof, err)}
+	}
+	if errors.Is(err, providers.ErrBusy) {
+		return Result{Item: it, Outcome: OutcomeGone}
+	}
+	return Result{Item: it, Outcome: OutcomeReclaimed}
+}
+
+// prove looks until the sandbox is what the action makes of it: nil is proof.
+func (s *Scanner) prove(ctx context.Context, sb providers.Sandbox, action providers.Action) error {
+	until := s.clock.Now().Add(proofWait)
+	pause := 50 * time.Millisecond
+	for {
+		now, err := call(ctx, s, opGet, s.target.Timeout, func(ctx context.Context) (providers.Sandbox, error) {
+			return s.target.Provider.Get(ctx, sb.ID)
+		})
+		switch {
+		case errors.Is(err, providers.ErrNotFound):
+			return nil
+		case err != nil:
+			err = fmt.Errorf("look whether %s is gone: %w", sb.ID, err)
+		case now.Revision != sb.Revision || now.State.Satisfies(action):
+			return nil
+		default:
+			err = fmt.Errorf("%s of %s was accepted, and it is still %s", action, sb.ID, now.State)
+		}
+		if !s.clock.Now().Before(until) {
+			return err
+		}
+		wait(ctx, s.clock, pause)
+		pause = min(2*pause, time.Second)
+	}
+}
+
+// record counts and logs one result.
+func (s *Scanner) record(r Result) {
+	sb, d := r.Item.Facts.Sandbox, r.Item.Decision
+	if r.Outcome == OutcomeDryRun && !s.pulses.firstTime(sb, "dry run "+d.Policy+" "+string(d.Reason)) {
+		return
+	}
+	s.metrics.record(s, r)
+	fields := append(describe(sb, d), zap.String("outcome", string(r.Outcome)), zap.String("action", string(d.Action.Action)))
+	switch r.Outcome {
+	case OutcomeFailed, OutcomeStuck:
+		s.log.Error("reclaim failed", append(fields, zap.Error(r.Err))...)
+	case OutcomeDryRun:
+		s.log.Info("would reclaim", fields...)
+	case OutcomeGone, OutcomeSpared:
+		s.log.Debug("not reclaimed", fields...)
+	default:
+		s.log.Info("reclaimed", fields...)
+	}
+}
