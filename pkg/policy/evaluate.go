@@ -13,7 +13,8 @@ import (
 // What keeps is asked in this order, and the first that does is the reason:
 // reaperd's own, owned by a controller, in transition, protected, unmatched.
 // A protected sandbox that no policy matches is protected, since somebody
-// thought of it; unmatched are those that nobody thought of.
+// thought of it; unmatched are those that nobody thought of, among them those
+// that only may be protected because something about them cannot be said.
 func (s *Set) Evaluate(f *Facts, now time.Time) Decision {
 	switch {
 	case f.Self:
@@ -26,9 +27,9 @@ func (s *Set) Evaluate(f *Facts, now time.Time) Decision {
 		return Decision{Verdict: Keep, Reason: Unmatched}
 	}
 	now = now.Round(0) // limits count wall time, which goes on while a laptop sleeps
-	guard := s.protection(f, now)
-	if guard.forever {
-		return Decision{Verdict: Keep, Reason: Protected, UnknownAge: guard.unbelieved, Next: guard.turn}
+	g := s.protection(f, now)
+	if g.sure && g.forever && g.turn.IsZero() {
+		return Decision{Verdict: Keep, Reason: Protected, UnknownAge: g.unbelieved}
 	}
 	d := Decision{Verdict: Keep, Reason: Unmatched}
 	enforced := origin{now: now, firstSeen: f.Pulse.FirstSeen}
@@ -40,7 +41,7 @@ func (s *Set) Evaluate(f *Facts, now time.Time) Decision {
 			continue
 		}
 		if r.Mode == Report {
-			d.report(r, f, &reported, guard)
+			d.report(r, f, &reported, &g)
 			continue
 		}
 		if d.Reason == Unmatched {
@@ -55,53 +56,52 @@ func (s *Set) Evaluate(f *Facts, now time.Time) Decision {
 		}
 	}
 	slices.Sort(d.Malformed)
-	d.UnknownAge = enforced.unbelieved || reported.unbelieved || guard.unbelieved
-	d.settle(decisive, &enforced, guard)
+	d.UnknownAge = enforced.unbelieved || reported.unbelieved || g.unbelieved
+	d.settle(decisive, &enforced, &g)
 	return d
 }
 
 // settle draws the verdict from the earliest deadline there is.
-func (d *Decision) settle(decisive *rule, o *origin, guard guard) {
-	if decisive == nil && o.turn.IsZero() {
-		// Nothing to come.
+func (d *Decision) settle(decisive *rule, o *origin, g *guard) {
+	matched := d.Reason != Unmatched
+	due := d.Due
+	switch {
+	case g.keeps() && (matched || g.sure):
+		d.Reason, d.Limit, d.Due = Protected, "", time.Time{}
+	case decisive == nil:
 		if o.blind {
 			d.Reason = UnknownAge
 		}
-		if guard.holds {
-			d.Reason = Protected
-		}
-		return
-	}
-	d.Next = earlier(o.turn, guard.turn)
-	switch {
-	case guard.holds:
-		d.Reason = Protected
-		if decisive != nil {
-			d.Next = earlier(d.Next, later(guard.until, d.Due))
-		}
-		d.Due, d.Limit = time.Time{}, ""
-	case decisive == nil:
-		d.Reason = UnknownAge
-	case d.Due.After(o.now):
+	case due.After(o.now):
 		d.Policy, d.Action = decisive.Name, decisive.options
-		d.Next = earlier(d.Next, d.Due)
 	default:
 		d.Verdict, d.Policy, d.Action = Reclaim, decisive.Name, decisive.options
 		d.Reason, d.Limit = d.Limit, ""
-		d.Due = later(d.Due, guard.until)
+		d.Due = later(due, g.until)
+	}
+	if decisive == nil && o.turn.IsZero() {
+		return // no deadline, now or to come
+	}
+	switch {
+	case g.forever:
+		d.Next = g.turn
+	case decisive == nil || d.Verdict == Reclaim:
+		d.Next = earlier(o.turn, g.turn)
+	default:
+		d.Next = earlier(earlier(o.turn, g.turn), later(g.until, due))
 	}
 }
 
 // report adds what a policy in report mode would do now.
-func (d *Decision) report(r *rule, f *Facts, o *origin, guard guard) {
+func (d *Decision) report(r *rule, f *Facts, o *origin, g *guard) {
 	if f.State.Satisfies(r.options.Action) {
 		return
 	}
 	due, why := r.deadline(f, o, &d.Malformed)
-	if due.IsZero() || due.After(o.now) || guard.holds {
+	if due.IsZero() || due.After(o.now) || g.keeps() {
 		return
 	}
-	d.Shadows = append(d.Shadows, Shadow{Policy: r.Name, Reason: why, Due: later(due, guard.until)})
+	d.Shadows = append(d.Shadows, Shadow{Policy: r.Name, Reason: why, Due: later(due, g.until)})
 }
 
 // applies says whether the policy has a say in this sandbox.
@@ -128,29 +128,44 @@ func (r *rule) precedes(due time.Time, other *rule, otherDue time.Time) bool {
 
 // guard is what the protect entries say of one sandbox.
 type guard struct {
-	forever bool      // it is kept whatever happens, until turn if that is not zero
+	forever bool      // it is kept without end, or until turn if that is not zero
 	holds   bool      // it is kept until until
 	until   time.Time // the end of the last bounded protection, past or not; zero: none
+	sure    bool      // what keeps it surely hits, rather than cannot be said
 	origin
 }
 
+func (g *guard) keeps() bool { return g.forever || g.holds }
+
 func (s *Set) protection(f *Facts, now time.Time) guard {
 	g := guard{origin: origin{now: now, firstSeen: f.Pulse.FirstSeen}}
+	unbounded := false
 	for i := range s.protections {
 		p := &s.protections[i]
-		if !p.selector.spares(f) {
+		hit := p.selector.ask(f)
+		if hit == no {
 			continue
 		}
 		if p.For == 0 {
-			return guard{forever: true}
+			unbounded, g.forever = true, true
+			g.sure = g.sure || hit == yes
+			continue
 		}
 		from, ok := g.from(f.Created)
 		if !ok {
 			g.forever = true // an age that cannot be told is not over
+			g.sure = g.sure || hit == yes
 			continue
 		}
-		g.until = later(g.until, from.Add(p.For))
+		end := from.Add(p.For)
+		g.until = later(g.until, end)
+		if end.After(now) {
+			g.holds = true
+			g.sure = g.sure || hit == yes
+		}
 	}
-	g.holds = g.until.After(now)
+	if unbounded {
+		g.turn = time.Time{} // no time changes anything
+	}
 	return g
 }
