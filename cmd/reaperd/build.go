@@ -24,7 +24,6 @@ import (
 type built struct {
 	config   *loaded
 	policies *policy.Set
-	files    []string // the policy files
 	warnings []string
 	targets  []scan.Target
 	registry *prometheus.Registry
@@ -144,13 +143,8 @@ func (u unknownProvider) Error() string {
 }
 
 func (b *built) loadPolicies(entries []entry) error {
-	files, err := b.config.policyFiles()
-	if err != nil {
-		return err
-	}
-	b.files = files
 	var read []policy.File
-	for _, f := range files {
+	for _, f := range b.config.files {
 		data, err := os.ReadFile(f)
 		if err != nil {
 			return fmt.Errorf("policies: %w", err)
@@ -164,6 +158,7 @@ func (b *built) loadPolicies(entries []entry) error {
 	for _, e := range entries {
 		known.Providers = append(known.Providers, e.Name)
 	}
+	var err error
 	b.policies, b.warnings, err = policy.Load(read, known)
 	return err
 }

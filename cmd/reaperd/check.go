@@ -54,7 +54,7 @@ func printCheck(w io.Writer, b *built, now time.Time) {
 	line("http.listen", c.HTTP.Listen)
 	line("scan.timeout", duration.Format(c.Scan.Timeout))
 	line("reclaim.attempts", c.Reclaim.Attempts)
-	line("policies", strings.Join(b.files, ", "))
+	line("policies", strings.Join(c.files, ", "))
 	_ = t.Flush() // as for every print to the terminal
 
 	fmt.Fprintf(w, "\n%s:\n", count(len(b.targets), "provider", "providers"))

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,8 +20,9 @@ import (
 	"github.com/reaperd/reaperd/internal/strictyaml"
 )
 
-// Config is everything that can be set. Each key but providers can also be set
-// by the environment, as REAPERD_ and its path in capitals: REAPERD_HTTP_LISTEN.
+// Config is everything that can be set but the providers, whose kinds have keys
+// of their own: readFile reads those. Each key can also be set by the
+// environment, as REAPERD_ and its path in capitals: REAPERD_HTTP_LISTEN.
 type Config struct {
 	Log struct {
 		Level  string `yaml:"level"`  // debug, info, warn or error
@@ -43,9 +43,6 @@ type Config struct {
 	Reclaim struct {
 		Attempts int `yaml:"attempts"` // failed tries after which a sandbox counts as stuck
 	} `yaml:"reclaim"`
-	// Providers is read apart from the rest, by readProviders: each kind has
-	// keys of its own.
-	Providers any `yaml:"providers"`
 }
 
 func defaultConfig() Config {
@@ -76,6 +73,7 @@ type loaded struct {
 	Path    string     // "" if there was no file
 	root    *yaml.Node // nil if there was no file
 	entries []entry
+	files   []string // those that Policies names
 	// policiesFromEnvironment says that REAPERD_POLICIES overrides the file.
 	policiesFromEnvironment bool
 }
@@ -87,37 +85,76 @@ func loadConfig(env environment, flags *pflag.FlagSet) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &loaded{Path: path}
+	l := &loaded{Path: path, policiesFromEnvironment: env.has(envPrefix + "POLICIES")}
+	keys := settings(reflect.ValueOf(defaultConfig()), "")
 	var faults strictyaml.Faults
+	var written values
+	readable := true
 	if path != "" {
-		var bad strictyaml.Faults
-		if l.root, bad = strictyaml.Parse(path, data); l.root == nil {
-			return nil, bad.Err()
+		if l.root, faults = strictyaml.Parse(path, data); l.root != nil {
+			written, faults = l.readFile()
 		}
-		faults = l.checkFile()
+		readable = l.root != nil
 	}
-	v, keys := newViper()
-	faults = append(faults, checkEnvironment(env, keys)...)
-	if err := faults.Err(); err != nil {
-		return nil, err
+	exported, bad := readEnvironment(env, keys)
+	faults = append(faults, bad...)
+	v, err := merge(keys, written, exported, flags)
+	if err == nil {
+		err = v.UnmarshalExact(&l.Config, strictDecoding)
 	}
-	if path != "" {
-		if err := v.ReadConfig(bytes.NewReader(bytes.TrimPrefix(data, []byte("\ufeff")))); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	if readable {
+		faults = append(faults, l.validate(env, flags)...)
+		faults = append(faults, l.findPolicies()...)
+	}
+	return l, faults.Err()
+}
+
+// values is what one source sets, by key. What is at fault is left out, so that
+// the rest can be looked at too.
+type values map[string]any
+
+// nested gives the values as viper takes them.
+func (vs values) nested() map[string]any {
+	out := map[string]any{}
+	for key, value := range vs {
+		section, inner, found := strings.Cut(key, "::")
+		if !found {
+			out[key] = value
+			continue
+		}
+		m, _ := out[section].(map[string]any)
+		if m == nil {
+			m = map[string]any{}
+			out[section] = m
+		}
+		m[inner] = value
+	}
+	return out
+}
+
+// merge lays flags over the environment over the file over the defaults. The
+// sources were read by us: viper would misread both file and environment.
+func merge(keys []setting, written, exported values, flags *pflag.FlagSet) (*viper.Viper, error) {
+	v := viper.NewWithOptions(viper.KeyDelimiter("::"))
+	for _, s := range keys {
+		v.SetDefault(s.key, s.value)
+	}
+	for _, source := range []values{written, exported} {
+		if err := v.MergeConfigMap(source.nested()); err != nil {
+			return nil, err
 		}
 	}
-	for _, name := range []string{"dry-run", "listen", "log-level"} {
+	for name, key := range flagKeys {
 		if f := flags.Lookup(name); f != nil {
-			if err := v.BindPFlag(flagKeys[name], f); err != nil {
+			if err := v.BindPFlag(key, f); err != nil {
 				return nil, err
 			}
 		}
 	}
-	if err := v.UnmarshalExact(&l.Config, strictDecoding); err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
-	}
-	l.policiesFromEnvironment = env.has(envPrefix + "POLICIES")
-	return l, l.validate(env, flags).Err()
+	return v, nil
 }
 
 // flagKeys are the flags that set a configuration key.
@@ -142,7 +179,7 @@ func configFile(env environment, flags *pflag.FlagSet) (path string, data []byte
 	return path, data, nil
 }
 
-// setting is one key that the environment can set.
+// setting is one key and its default.
 type setting struct {
 	key, env string
 	kind     reflect.Type
@@ -155,7 +192,6 @@ func settings(v reflect.Value, prefix string) []setting {
 	for f, fv := range v.Fields() {
 		key := prefix + f.Tag.Get("yaml")
 		switch {
-		case key == "providers":
 		case fv.Kind() == reflect.Struct:
 			out = append(out, settings(fv, key+"::")...)
 		default:
@@ -164,20 +200,6 @@ func settings(v reflect.Value, prefix string) []setting {
 		}
 	}
 	return out
-}
-
-func newViper() (*viper.Viper, []setting) {
-	v := viper.NewWithOptions(viper.KeyDelimiter("::"))
-	v.SetConfigType("yaml")
-	v.AllowEmptyEnv(true)
-	all := settings(reflect.ValueOf(defaultConfig()), "")
-	for _, s := range all {
-		v.SetDefault(s.key, s.value)
-		if err := v.BindEnv(s.key, s.env); err != nil {
-			panic(err) // only for a call without a key
-		}
-	}
-	return v, all
 }
 
 func strictDecoding(c *mapstructure.DecoderConfig) {
@@ -191,7 +213,7 @@ func strictDecoding(c *mapstructure.DecoderConfig) {
 	}
 }
 
-// fromText reads what the environment says of a key of that type.
+// fromText reads what the environment or a flag says of a key of that type.
 func fromText(to reflect.Type, text string) (any, error) {
 	switch {
 	case to == reflect.TypeFor[time.Duration]():
@@ -217,9 +239,10 @@ func fromText(to reflect.Type, text string) (any, error) {
 	}
 }
 
-// checkEnvironment finds variables of ours that name no key, and values that
-// do not fit theirs.
-func checkEnvironment(env environment, keys []setting) strictyaml.Faults {
+// readEnvironment reads the variables that name a key, and finds those of ours
+// that name none and those whose values do not fit.
+func readEnvironment(env environment, keys []setting) (values, strictyaml.Faults) {
+	set := values{}
 	var faults strictyaml.Faults
 	known := []string{envPrefix + "CONFIG"}
 	byName := map[string]setting{}
@@ -236,14 +259,17 @@ func checkEnvironment(env environment, keys []setting) strictyaml.Faults {
 		fault := strictyaml.Fault{File: "environment", Key: name}
 		switch s, ok := byName[name]; {
 		case ok:
-			if _, err := fromText(s.kind, value); err != nil {
+			v, err := fromText(s.kind, value)
+			if err != nil {
 				fault.Message = err.Error()
 				faults = append(faults, fault)
+				continue
 			}
+			set[s.key] = v
 		case !slices.Contains(known, name):
 			fault.Message = "unknown variable" + strictyaml.DidYouMean(name, known)
 			faults = append(faults, fault)
 		}
 	}
-	return faults
+	return set, faults
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -36,18 +37,28 @@ type entry struct {
 
 var providerName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
-// checkFile holds the file's nodes against the keys there are, before viper,
-// which would take null for false and forgive most else. It also reads the
-// providers, which viper does not.
-func (l *loaded) checkFile() strictyaml.Faults {
+// readFile reads what the file sets, strictly: viper by itself would take null
+// for false and forgive most else. What is at fault is left out. It also reads
+// the providers, which viper never sees.
+func (l *loaded) readFile() (values, strictyaml.Faults) {
 	d := strictyaml.NewDecoder(l.Path)
-	var scratch Config
+	var written Config
 	var listed struct {
 		Providers entryList `yaml:"providers"`
 	}
-	d.Decode(l.root, &scratch, &listed)
+	d.Decode(l.root, &written, &listed)
 	l.entries = listed.Providers.entries
-	return d.Faults()
+
+	set := values{}
+	for _, s := range settings(reflect.ValueOf(written), "") {
+		path := strings.Split(s.key, "::")
+		key := strings.Join(path, ".")
+		wrong := func(f strictyaml.Fault) bool { return f.Key == key || strings.HasPrefix(f.Key, key+"[") }
+		if child(l.root, path...) != nil && !slices.ContainsFunc(d.Faults(), wrong) {
+			set[s.key] = s.value
+		}
+	}
+	return set, d.Faults()
 }
 
 type entryList struct{ entries []entry }
@@ -71,7 +82,7 @@ func (l *entryList) DecodeYAML(d *strictyaml.Decoder, n *yaml.Node) {
 			l.entries = append(l.entries, e)
 		})
 	}
-	if len(nodes) == 0 && len(d.Faults()) == 0 {
+	if n.Kind == yaml.SequenceNode && len(nodes) == 0 {
 		d.Faultf(n, "the list is empty: name a provider, or remove the key to have them detected")
 	}
 }
@@ -91,11 +102,15 @@ func decodeEntry(d *strictyaml.Decoder, n *yaml.Node, registry *providers.Regist
 		d.Faultf(n, "has no kind: write one of %s", strings.Join(registry.Names(), ", "))
 		return entry{}, false
 	}
-	kind, err := registry.Kind(at.Value)
+	var kind providers.Kind
+	var err error
+	d.In(".kind", func() {
+		name, ok := d.Text(at)
+		if kind, err = registry.Kind(name); ok && err != nil {
+			d.Faultf(at, "%q is not built into this reaperd%s", name, strictyaml.DidYouMean(name, registry.Names()))
+		}
+	})
 	if err != nil {
-		d.In(".kind", func() {
-			d.Faultf(at, "%q is not built into this reaperd%s", at.Value, strictyaml.DidYouMean(at.Value, registry.Names()))
-		})
 		return entry{}, false
 	}
 	e := entry{kind: kind, settings: kind.Settings(), node: n}
@@ -119,11 +134,13 @@ func child(n *yaml.Node, path ...string) *yaml.Node {
 		if n == nil || n.Kind != yaml.MappingNode {
 			return nil
 		}
-		i := slices.IndexFunc(n.Content, func(c *yaml.Node) bool { return c.Value == key })
-		if i < 0 || i%2 != 0 || i+1 >= len(n.Content) {
-			return nil
+		var found *yaml.Node
+		for pair := range slices.Chunk(n.Content, 2) {
+			if pair[0].Value == key && found == nil {
+				found = pair[1]
+			}
 		}
-		n = n.Content[i+1]
+		n = found
 	}
 	return n
 }
@@ -196,10 +213,9 @@ func (l *loaded) zone() *time.Location {
 	return zone
 }
 
-// policyFiles gives the files that the policies key names, relative ones from
+// findPolicies finds the files that the policies key names, relative ones from
 // the configuration file's folder. An entry that matches nothing is a fault.
-func (l *loaded) policyFiles() ([]string, error) {
-	var files []string
+func (l *loaded) findPolicies() strictyaml.Faults {
 	var faults strictyaml.Faults
 	inFile := child(l.root, "policies")
 	if l.policiesFromEnvironment {
@@ -207,24 +223,27 @@ func (l *loaded) policyFiles() ([]string, error) {
 	}
 	for i, pattern := range l.Policies {
 		full := pattern
-		if inFile != nil && !filepath.IsAbs(full) {
+		if inFile != nil && pattern != "" && !filepath.IsAbs(full) {
 			full = filepath.Join(filepath.Dir(l.Path), full)
 		}
 		matches, err := filepath.Glob(full)
 		if err == nil && len(matches) > 0 {
 			for _, m := range matches {
-				if !slices.Contains(files, m) {
-					files = append(files, m)
+				if !slices.Contains(l.files, m) {
+					l.files = append(l.files, m)
 				}
 			}
 			continue
 		}
 		f := strictyaml.Fault{File: "environment", Key: envPrefix + "POLICIES", Message: fmt.Sprintf("%q matches no file", full)}
+		if err != nil {
+			f.Message = fmt.Sprintf("%q is not a glob: %v", full, err)
+		}
 		if inFile != nil {
 			at := inFile.Content[i]
-			f = strictyaml.Fault{File: l.Path, Line: at.Line, Column: at.Column, Key: fmt.Sprintf("policies[%d]", i), Message: f.Message}
+			f.File, f.Line, f.Column, f.Key = l.Path, at.Line, at.Column, fmt.Sprintf("policies[%d]", i)
 		}
 		faults = append(faults, f)
 	}
-	return files, faults.Err()
+	return faults
 }
