@@ -149,7 +149,9 @@ func hydra() {
 			}
 		}()
 	}
-	hold()
+	go holdAndExit()
+	<-ctx.Done()
+	say(string(late[:]))
 }
 
 // helper is a process under test.

@@ -6,6 +6,7 @@ import (
 	"path"
 	"runtime"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,7 +42,7 @@ const (
 	// The kernel hands over less than was asked for only at the end.
 	firstRead = 64 << 10
 	// settle is how often an environment that is empty in mid-exec is read.
-	settle = 100
+	settle = 50
 )
 
 // reader reads the files of /proc into one buffer: what it gives is valid
@@ -96,26 +97,35 @@ func (r *reader) stat(dirfd int, dir string) (stat, error) {
 // kernel threads have none; a process in the midst of exec shows none for a
 // moment and is asked again, so that it cannot slip through.
 func (r *reader) environ(dirfd int, dir string) ([]byte, error) {
-	for range settle {
-		b, denied := r.file(dirfd, dir+"environ")
-		if denied == nil && len(b) > 0 {
+	for try := range settle {
+		b, failed := r.file(dirfd, dir+"environ")
+		if failed == nil && len(b) > 0 {
 			return b, nil
 		}
-		if denied != nil && !errors.Is(denied, unix.EACCES) && !errors.Is(denied, unix.EPERM) {
-			return nil, denied
+		denied := errors.Is(failed, unix.EACCES) || errors.Is(failed, unix.EPERM)
+		// What has no memory is refused as if it were gone: ask whether it is.
+		if failed != nil && !denied && !errors.Is(failed, unix.ESRCH) {
+			return nil, failed
 		}
 		s, err := r.stat(dirfd, dir)
 		switch {
 		case err != nil:
 			return nil, err
+		case s.dead() && s.state != 'Z':
+			return nil, unix.ESRCH // it ends under our eyes
 		case s.dead(), s.kernel():
 			return nil, nil
-		case denied != nil:
-			return nil, denied
-		case s.environEnd != 0 && s.environStart == s.environEnd:
+		case denied:
+			return nil, failed
+		case s.environEnd != 0 && s.environEnd <= s.environStart:
 			return nil, nil
+		case s.environEnd != 0 && try > settle/2:
+			return nil, errUnclear // not in exec: it took the memory away
+		case try > settle/2:
+			<-time.After(time.Millisecond)
+		default:
+			runtime.Gosched()
 		}
-		runtime.Gosched()
 	}
 	return nil, errUnclear
 }

@@ -7,6 +7,9 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/reaperd/reaperd/pkg/providers"
 )
@@ -50,9 +53,10 @@ func (p *Provider) List(ctx context.Context) ([]providers.Sandbox, error) {
 				delete(p.generations, k)
 			}
 		}
+		fleeting := p.fleeting(c)
 		all = make([]providers.Sandbox, 0, len(c.members))
 		for k := range c.members {
-			all = append(all, p.sandbox(k, c))
+			all = append(all, p.sandbox(k, c, fleeting[k]))
 		}
 		p.unreadable.Store(int64(c.unreadable))
 	}})
@@ -92,7 +96,7 @@ func (p *Provider) find(ctx context.Context, id string, visit func(*member, int)
 			return
 		}
 		if failed = p.prepare(); failed == nil {
-			sb = p.sandbox(k, c)
+			sb = p.sandbox(k, c, p.fleeting(c)[k])
 		}
 	}})
 	if err != nil {
@@ -133,10 +137,35 @@ func (p *Provider) prepare() (err error) {
 	return p.wall.measure()
 }
 
+// moment is longer than a process lives that only forks and exits.
+const moment = 5 * time.Millisecond
+
+// fleeting finds the sandboxes none of whose members is known or lives for
+// another moment. It waits that moment once, and only if there are unknown ones.
+func (p *Provider) fleeting(c *census) map[key]bool {
+	found := map[key]bool{}
+	for k, members := range c.members {
+		if !p.generations[k].knows(members) {
+			found[k] = true
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	<-time.After(moment)
+	for k := range found {
+		found[k] = !slices.ContainsFunc(c.members[k], func(m member) bool {
+			s, err := p.table.files.stat(unix.AT_FDCWD, "/proc/"+strconv.Itoa(m.pid)+"/")
+			return err == nil && s.start == m.start && !s.dead()
+		})
+	}
+	return found
+}
+
 // sandbox describes the sandbox of these members and remembers them.
-func (p *Provider) sandbox(k key, c *census) providers.Sandbox {
+func (p *Provider) sandbox(k key, c *census, fleeting bool) providers.Sandbox {
 	members := c.members[k]
-	g := p.generations[k].next(members)
+	g := p.generations[k].next(members, fleeting)
 	p.generations[k] = g
 	oldest := &members[0]
 	pid := strconv.Itoa(oldest.pid)

@@ -30,7 +30,11 @@ func (p *Provider) stop(ctx context.Context, sb providers.Sandbox, o providers.S
 		return fmt.Errorf("processes have no images and no snapshots: %w", providers.ErrUnsupported)
 	}
 	// Signal 0 reaches nobody and still says whether we may.
-	now, err := p.find(ctx, sb.ID, func(_ *member, pidfd int) error { return send(pidfd, 0) })
+	left := 0
+	now, err := p.find(ctx, sb.ID, func(_ *member, pidfd int) error {
+		left++
+		return send(pidfd, 0)
+	})
 	switch {
 	case err != nil:
 		return err
@@ -40,7 +44,7 @@ func (p *Provider) stop(ctx context.Context, sb providers.Sandbox, o providers.S
 		return fmt.Errorf("reaperd itself is in this sandbox: %w", providers.ErrUnsupported)
 	}
 	k, _ := parseKey(sb.ID)
-	h := hunt{table: p.table, key: k, asked: map[process]bool{}, frozen: map[process]bool{}}
+	h := hunt{table: p.table, key: k, left: left, asked: map[process]bool{}, frozen: map[process]bool{}}
 	defer h.close()
 	err = h.run(ctx, o.Grace)
 	if err != nil && len(h.frozen) > 0 {
@@ -61,9 +65,11 @@ const (
 	breath = 20 * time.Millisecond
 	// rounds is how often to try to freeze all before killing what there is.
 	rounds = 16
-	// unsure is how many looks in a row must find nobody when each of them
-	// also missed processes that ended under its eyes: on a busy machine
-	// those are always there, and almost never members.
+	// sure is how many looks in a row must find nobody: one can just miss what
+	// forks and exits in a loop. unsure is how many do although each of them
+	// missed processes that ended under its eyes: on a busy machine those are
+	// always there, and almost never members.
+	sure   = 3
 	unsure = 8
 )
 
@@ -75,7 +81,12 @@ type hunt struct {
 	asked, frozen map[process]bool
 	held          []int // pidfds of the members last seen
 	left          int   // how many those were
+	empty         int   // looks in a row that found nobody
+	missed        bool  // the last look missed processes
 }
+
+// gone says that no member is left.
+func (h *hunt) gone() bool { return h.empty >= unsure || h.empty >= sure && !h.missed }
 
 func (h *hunt) close() {
 	c := census{held: h.held}
@@ -97,8 +108,8 @@ func (h *hunt) run(ctx context.Context, grace time.Duration) error {
 func (h *hunt) ask(ctx context.Context, grace time.Duration) (gone bool, err error) {
 	polite, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	for round, empty := 0, 0; empty < unsure; round++ {
-		missed, err := h.sweep(ctx, func(m *member, pidfd int) error {
+	for round := 0; ; round++ {
+		err := h.sweep(ctx, func(m *member, pidfd int) error {
 			if h.asked[m.process] {
 				return nil
 			}
@@ -112,15 +123,13 @@ func (h *hunt) ask(ctx context.Context, grace time.Duration) (gone bool, err err
 		switch {
 		case err != nil:
 			return false, err
-		case h.left == 0 && missed == 0:
+		case h.gone():
 			return true, nil
 		case h.left == 0:
-			empty++
 			continue
 		case polite.Err() != nil:
 			return false, ctx.Err()
 		}
-		empty = 0
 		if round > 2 {
 			if err := wait(polite, nil, breath); err != nil {
 				return false, err
@@ -130,25 +139,22 @@ func (h *hunt) ask(ctx context.Context, grace time.Duration) (gone bool, err err
 			return false, err
 		}
 	}
-	return true, nil
 }
 
 // kill ends the members for good. It freezes them first: what is stopped does
 // not fork, so the killing does not race with births.
 func (h *hunt) kill(ctx context.Context) error {
-	for empty := 0; empty < unsure; {
-		missed, err := h.freeze(ctx)
+	for {
+		err := h.freeze(ctx)
 		switch {
 		case err != nil:
 			return err
-		case h.left == 0 && missed == 0:
+		case h.gone():
 			return nil
 		case h.left == 0:
-			empty++
 			continue
 		}
-		empty = 0
-		if _, err := h.sweep(ctx, func(_ *member, pidfd int) error { return send(pidfd, unix.SIGKILL) }); err != nil {
+		if err := h.sweep(ctx, func(_ *member, pidfd int) error { return send(pidfd, unix.SIGKILL) }); err != nil {
 			return err
 		}
 		// Whoever is stuck in the kernel dies when it leaves it; ctx ends the wait.
@@ -156,15 +162,14 @@ func (h *hunt) kill(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
 }
 
 // freeze stops members until a look finds none that still runs, or has tried
 // often enough.
-func (h *hunt) freeze(ctx context.Context) (missed int, err error) {
+func (h *hunt) freeze(ctx context.Context) error {
 	for range rounds {
 		running := 0
-		missed, err = h.sweep(ctx, func(m *member, pidfd int) error {
+		err := h.sweep(ctx, func(m *member, pidfd int) error {
 			if m.stopped {
 				return nil
 			}
@@ -172,36 +177,38 @@ func (h *hunt) freeze(ctx context.Context) (missed int, err error) {
 			h.frozen[m.process] = true
 			return send(pidfd, unix.SIGSTOP)
 		})
-		if err != nil || h.left == 0 || running == 0 && missed == 0 {
-			break
+		if err != nil || h.left == 0 || running == 0 && !h.missed {
+			return err
 		}
 	}
-	return missed, err
+	return nil
 }
 
 // thaw lets go on what freeze has stopped, also when ctx has ended.
 func (h *hunt) thaw(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unwind)
 	defer cancel()
-	_, err := h.sweep(ctx, func(m *member, pidfd int) error {
+	return h.sweep(ctx, func(m *member, pidfd int) error {
 		if !h.frozen[m.process] {
 			return nil
 		}
 		return send(pidfd, unix.SIGCONT)
 	})
-	return err
 }
 
-// sweep visits each member there is now, and says how many processes ended
-// before it could tell whether they were members.
-func (h *hunt) sweep(ctx context.Context, visit func(*member, int) error) (missed int, err error) {
+// sweep is one look that visits each member there is now.
+func (h *hunt) sweep(ctx context.Context, visit func(*member, int) error) error {
 	c, err := h.table.walk(ctx, query{only: &h.key, visit: visit})
 	if err != nil {
-		return 0, err
+		return err
 	}
 	h.close()
-	h.held, h.left = c.held, len(c.members[h.key])
-	return c.missed, nil
+	h.held, h.left, h.missed = c.held, len(c.members[h.key])+c.sighted, c.missed > 0
+	h.empty++
+	if h.left > 0 {
+		h.empty = 0
+	}
+	return nil
 }
 
 // send signals through a pidfd. For one that has ended meanwhile it gives ESRCH.

@@ -102,10 +102,12 @@ func TestStopWinsAgainstForks(t *testing.T) {
 					}
 					return true
 				})
-				// Nothing holds the helper's output open any more: all have ended.
-				_ = h.Process.Kill()
-				h.rest(t)
 				isGone(t, p, id)
+				// Nobody holds the helper's output any more: all have ended, and
+				// not of themselves.
+				if said := h.rest(t); strings.Contains(said, "late") {
+					t.Error("the loop went on until it ended by itself")
+				}
 			})
 		}
 	}
@@ -153,7 +155,7 @@ func TestThawUndoesFreeze(t *testing.T) {
 	k, _ := parseKey(ref(id))
 	h := hunt{table: p.table, key: k, frozen: map[process]bool{}}
 	defer h.close()
-	if _, err := h.freeze(within(t)); err != nil {
+	if err := h.freeze(within(t)); err != nil {
 		t.Fatal(err)
 	}
 	if s := mustGet(t, p, id).State; s != providers.StatePaused {

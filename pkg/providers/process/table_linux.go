@@ -44,7 +44,10 @@ type census struct {
 	// out. missed counts those that another walk may find more about, most of
 	// which have ended since.
 	unreadable, missed int
-	held               []int // pidfds of visited members, the first maxHeld
+	// sighted counts those that carried the id looked for and ended before
+	// more could be read of them.
+	sighted int
+	held    []int // pidfds of visited members, the first maxHeld
 }
 
 // maxHeld bounds the descriptors of one stop, whatever size its sandbox has.
@@ -120,32 +123,24 @@ func (t *table) pass(ctx context.Context, q query) (c census, err error) {
 	if id := os.Getenv("REAPERD_SANDBOX"); validID(id) {
 		c.self[key{uint32(os.Getuid()), id}] = true
 	}
-	dir, err := os.Open("/proc")
+	pids, err := openPIDs()
 	if err != nil {
-		return c, unavailable(err)
+		return c, err
 	}
-	defer func() { _ = dir.Close() }()
-	// In small helpings: what is born while the last one is looked at is in the
-	// next, which is how a visit catches up with those that fork and exit.
+	defer pids.close()
 	for {
-		names, err := dir.Readdirnames(64)
-		for _, name := range names {
-			pid, notPID := strconv.Atoi(name)
-			if notPID != nil {
-				continue
-			}
-			if err := ctx.Err(); err != nil {
-				return c, err
-			}
-			if err := t.look(pid, ours[pid], q, &c); err != nil {
-				return c, err
-			}
+		pid, err := pids.next()
+		if err != nil {
+			return c, err
 		}
-		if len(names) == 0 { // an error then, io.EOF at best
+		if pid == 0 {
 			break
 		}
-		if err != nil {
-			return c, unavailable(err)
+		if err := ctx.Err(); err != nil {
+			return c, err
+		}
+		if err := t.look(pid, ours[pid], q, &c); err != nil {
+			return c, err
 		}
 	}
 	for _, ms := range c.members {
@@ -166,17 +161,18 @@ func (t *table) pass(ctx context.Context, q query) (c census, err error) {
 func (t *table) look(pid int, ours bool, q query, c *census) error {
 	dir := "/proc/" + strconv.Itoa(pid)
 	id, err := t.files.sandbox(unix.AT_FDCWD, dir+"/")
-	if err == nil && (id == "" || q.only != nil && id != q.only.id) {
-		return nil
-	}
 	if err != nil {
 		return c.miss(err, ours)
+	}
+	if id == "" || q.only != nil && id != q.only.id {
+		return nil
 	}
 	fd := -1
 	if q.visit != nil && !ours {
 		fd, err = unix.PidfdOpen(pid, 0)
 		if errors.Is(err, unix.ESRCH) {
-			return c.miss(err, ours)
+			c.sighted++
+			return nil
 		}
 		if err != nil {
 			return unavailable(fmt.Errorf("pidfd_open: %w", err))
@@ -188,6 +184,10 @@ func (t *table) look(pid int, ours bool, q query, c *census) error {
 		}()
 	}
 	m, ok, err := t.files.member(pid, dir, t.space)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
+		c.sighted++
+		return nil
+	}
 	if err != nil {
 		return c.miss(err, ours)
 	}
@@ -203,7 +203,7 @@ func (t *table) look(pid int, ours bool, q query, c *census) error {
 		return nil
 	}
 	if err := q.visit(&m, fd); errors.Is(err, unix.ESRCH) {
-		c.missed++
+		c.sighted++
 	} else if err != nil {
 		return err
 	}
