@@ -36,10 +36,11 @@ type Hook func(r Request) http.HandlerFunc
 
 // Request is one request as it was received.
 type Request struct {
-	Method string
-	Path   string // without the version: /containers/json
-	Query  string
-	Header http.Header
+	Method  string
+	Path    string // without the version: /containers/json
+	Version string // of the API, as the path says it: 1.41
+	Query   string
+	Header  http.Header
 }
 
 // Mutating says whether the request could change something.
@@ -134,13 +135,13 @@ func (p *Proxy) Reset() {
 	p.requests = nil
 }
 
-var version = regexp.MustCompile(`^/v[0-9.]+/`)
+var versioned = regexp.MustCompile(`^/v([0-9.]+)(/.*)$`)
 
 // ServeHTTP records the request and answers it.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	req := Request{
-		Method: r.Method, Path: version.ReplaceAllString(r.URL.Path, "/"),
-		Query: r.URL.RawQuery, Header: r.Header.Clone(),
+	req := Request{Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Header: r.Header.Clone()}
+	if m := versioned.FindStringSubmatch(r.URL.Path); m != nil {
+		req.Version, req.Path = m[1], m[2]
 	}
 	p.mu.Lock()
 	p.requests = append(p.requests, req)

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/docker/docker/api/types/system"
@@ -93,8 +94,10 @@ func open(name string, s Settings, env environment) (*Provider, error) {
 	}, nil
 }
 
-// Identity gives the engine's own id (GET /info). It is an error where an
-// engine has none.
+// Identity tells engines apart by what GET /info says: its id alone would not
+// do, since Docker 20.10 reads that from a file in /etc/docker, which several
+// engines of one machine share and cloned machines take with them. It is an
+// error where an engine has no id.
 func (p *Provider) Identity(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.deadlines.info)
 	defer cancel()
@@ -105,7 +108,7 @@ func (p *Provider) Identity(ctx context.Context) (string, error) {
 	if info.ID == "" {
 		return "", fmt.Errorf("the engine at %s has no id of its own: %w", p.conn.where(), providers.ErrUnsupported)
 	}
-	return Name + ":" + info.ID, nil
+	return strings.Join([]string{Name, info.ID, info.Name, info.DockerRootDir}, "|"), nil
 }
 
 // Close gives back idle connections. Calls after it work and open new ones.
