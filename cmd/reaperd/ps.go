@@ -61,7 +61,7 @@ func providerFlag(cmd *cobra.Command, only *string) {
 func survey(cmd *cobra.Command, env environment, only string) (*built, []scan.Report, error) {
 	b, err := build(env, cmd.Flags(), buildOptions{only: only})
 	if u, ok := errors.AsType[unknownProvider](err); ok {
-		return &built{}, []scan.Report{{Provider: u.name, Err: u}}, nil
+		return &built{loop: scan.New(scan.Options{})}, []scan.Report{{Provider: u.name, Err: u}}, nil
 	}
 	if err != nil {
 		return nil, nil, err

@@ -59,7 +59,7 @@ func prepare(cmd *cobra.Command, env environment, o buildOptions) (*built, *zap.
 		return nil, nil, errNoPolicies
 	}
 	for _, w := range b.warnings {
-		o.log.Warn("policies: " + w)
+		o.log.Warn("a policy may not do what it says", zap.String("warning", w))
 	}
 	return b, o.log, nil
 }

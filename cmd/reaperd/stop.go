@@ -139,32 +139,50 @@ func (o stopOrder) stop(ctx context.Context, out io.Writer, b *built, chosen []r
 }
 
 // order is what an operator's stop does to a sandbox: the action of the policy
-// that matches it, where that would still change something, else a removal.
+// that matches it, where that would still change something, else a removal. A
+// policy without a deadline for this sandbox does not tell its action: then it
+// is stopped only, and keeps what it wrote.
 func order(it policy.Item) providers.StopOptions {
 	a := it.Decision.Action
-	if a.Action == "" || it.Facts.State.Satisfies(a.Action) {
+	switch {
+	case a.Action != "" && !it.Facts.State.Satisfies(a.Action):
+		return a
+	case a.Action == "" && applies(it.Decision) && !it.Facts.State.Satisfies(providers.ActionStop):
+		return providers.StopOptions{Action: providers.ActionStop, Grace: orderGrace}
+	default:
 		return providers.StopOptions{Action: providers.ActionRemove, Grace: orderGrace}
 	}
-	return a
 }
 
-// find gives the rows that an id means: by instance id first, else by the
-// provider's id, a long enough beginning of it, or the exact name.
+// applies says whether some enforcing policy has a say in the sandbox.
+func applies(d policy.Decision) bool {
+	return d.Verdict == policy.Reclaim || d.Reason == policy.WithinLimits || d.Reason == policy.UnknownAge
+}
+
+// find gives the rows that an id means: by the provider's own id, which nobody
+// can forge; else by instance id; else by a long enough beginning of the
+// provider's id or the exact name.
 func find(rows []row, id string) []row {
-	var exact, loose []row
+	var own, instance, loose []row
 	for _, r := range rows {
 		sb := r.item.Facts.Sandbox
 		switch {
-		case r.InstanceID == id || sb.ID == id:
-			exact = append(exact, r)
+		case sb.ID == id:
+			own = append(own, r)
+		case r.InstanceID == id:
+			instance = append(instance, r)
 		case sb.Name == id, len(id) >= 12 && strings.HasPrefix(sb.ID, id):
 			loose = append(loose, r)
 		}
 	}
-	if len(exact) > 0 {
-		return exact
+	switch {
+	case len(own) > 0:
+		return own
+	case len(instance) > 0:
+		return instance
+	default:
+		return loose
 	}
-	return loose
 }
 
 func refuse(out io.Writer, id string, candidates []row) {
@@ -182,15 +200,16 @@ func refuse(out io.Writer, id string, candidates []row) {
 // PraisonAI's message look for.
 func quote(s string) string { return "'" + printable(strings.ReplaceAll(s, "'", `\'`)) + "'" }
 
-// matched gives the rows that run and that some policy would reclaim sooner or
-// later: what is protected, not owned, or matched by no policy stays.
+// matched gives the rows that run and to which some policy applies: what is
+// protected, not owned, or matched by no policy stays.
 func matched(rows []row) []row {
 	var out []row
 	for _, r := range rows {
-		d := r.item.Decision
-		if d.Policy != "" && !r.item.Facts.State.Ended() &&
-			(d.Verdict == policy.Reclaim || d.Reason == policy.WithinLimits || d.Reason == policy.UnknownAge) {
-			out = append(out, r)
+		switch r.item.Facts.State {
+		case providers.StateStarting, providers.StateRunning, providers.StatePaused:
+			if applies(r.item.Decision) {
+				out = append(out, r)
+			}
 		}
 	}
 	return out

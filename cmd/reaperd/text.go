@@ -74,6 +74,6 @@ func printUnqueried(w io.Writer, reports []scan.Report) {
 			fmt.Fprint(w, "\nSome providers could not be queried (sandboxes may still be running):\n")
 			first = false
 		}
-		fmt.Fprintf(w, "  %s: %s\n", r.Provider, printable(r.Err.Error()))
+		fmt.Fprintf(w, "  %s: %s\n", printable(r.Provider), printable(r.Err.Error()))
 	}
 }
