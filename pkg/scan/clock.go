@@ -32,16 +32,21 @@ func (SystemClock) After(d time.Duration) (<-chan time.Time, func()) {
 // machine sleeps: after each the wall clock is read again.
 const longestWait = 30 * time.Second
 
-// waitUntil waits for the wall clock to reach at; false if ctx ended first.
-func waitUntil(ctx context.Context, c Clock, at time.Time) bool {
+// waitUntil waits for the wall clock to reach at; false if ctx ended first. A
+// wall clock that is set back meanwhile makes it wait no more than late longer
+// than it seemed at first.
+func waitUntil(ctx context.Context, c Clock, at time.Time, late time.Duration) bool {
+	longest := at.Sub(c.Now()) + late
 	for {
-		left := at.Sub(c.Now())
+		left := min(at.Sub(c.Now()), longest)
 		if left <= 0 {
 			return ctx.Err() == nil
 		}
-		if !wait(ctx, c, min(left, longestWait)) {
+		step := min(left, longestWait)
+		if !wait(ctx, c, step) {
 			return false
 		}
+		longest -= step
 	}
 }
 

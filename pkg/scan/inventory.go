@@ -62,27 +62,21 @@ func newInventory(clock Clock, policies *policy.Set) *inventory {
 // set counts the plan of a provider's last look, less what the results say is
 // gone since.
 func (inv *inventory) set(s *Scanner, plan policy.Plan, results []Result) {
-	gone := map[providers.Ref]Outcome{}
+	done := make(map[providers.Ref]Result, len(results))
 	for _, r := range results {
-		gone[r.Item.Facts.Ref] = r.Outcome
+		done[r.Item.Facts.Ref] = r
 	}
 	c := counts{
 		states: map[providers.State]int{}, leaked: map[leakKey]int{}, would: map[string]int{},
-		stuck: s.retries.stuck(), priced: s.target.PricePerHour > 0,
-	}
-	if b, ok := providers.As[providers.BlindSpot](s.target.Provider); ok {
-		c.unreadable = b.Unreadable()
+		stuck: s.retries.stuck(), unreadable: s.unreadable, priced: s.target.PricePerHour > 0,
 	}
 	for i := range plan.Items {
 		it := &plan.Items[i]
 		d := &it.Decision
-		outcome := gone[it.Facts.Ref]
-		if outcome == OutcomeGone || (outcome == OutcomeReclaimed && d.Action.Action == providers.ActionRemove) {
+		r := done[it.Facts.Ref]
+		state, there := r.left(it.Facts.State)
+		if !there {
 			continue
-		}
-		state := it.Facts.State
-		if outcome == OutcomeReclaimed {
-			state = providers.StateExited
 		}
 		c.states[state]++
 		if d.UnknownAge {
@@ -94,11 +88,13 @@ func (inv *inventory) set(s *Scanner, plan policy.Plan, results []Result) {
 		for _, sh := range d.Shadows {
 			c.would[sh.Policy]++
 		}
-		if d.Verdict != policy.Reclaim || outcome == OutcomeReclaimed || outcome == OutcomeSpared {
+		if d.Verdict != policy.Reclaim || r.Outcome == OutcomeReclaimed || r.Outcome == OutcomeSpared {
 			continue
 		}
 		c.leaked[leakKey{d.Policy, d.Reason}]++
-		c.cost += s.target.PricePerHour
+		if running(state) {
+			c.cost += s.target.PricePerHour
+		}
 		if s.target.DryRun {
 			c.would[d.Policy]++
 		}
@@ -109,6 +105,28 @@ func (inv *inventory) set(s *Scanner, plan policy.Plan, results []Result) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	inv.counts[s.target.Name] = c
+}
+
+// left gives the state in which the reclaim left a sandbox that was listed in
+// state listed; false if it is there no more.
+func (r Result) left(listed providers.State) (providers.State, bool) {
+	switch action := r.Item.Decision.Action.Action; {
+	case r.Outcome == OutcomeGone, r.Outcome == OutcomeReclaimed && action == providers.ActionRemove:
+		return "", false
+	case r.Outcome == OutcomeReclaimed && action == providers.ActionPause:
+		return providers.StatePaused, true
+	case r.Outcome == OutcomeReclaimed:
+		return providers.StateExited, true
+	case !listed.Valid():
+		return providers.StateUnknown, true
+	default:
+		return listed, true
+	}
+}
+
+// running says whether a sandbox in this state holds what it is paid for.
+func running(s providers.State) bool {
+	return s == providers.StateStarting || s == providers.StateRunning || s == providers.StatePaused
 }
 
 func (inv *inventory) forget(provider string) {

@@ -39,10 +39,13 @@ func New(o Options) *Loop {
 	l := &Loop{clock: o.Clock, onReport: o.OnReport}
 	c := newClaims()
 	for _, t := range o.Targets {
+		if t.DryRun {
+			t.Provider = providers.DryRun(t.Provider)
+		}
 		l.scanners = append(l.scanners, &Scanner{
 			target: t, policies: o.Policies, clock: o.Clock, metrics: o.Metrics, claims: c,
 			log:    o.Log.Named("scan").With(zap.String("provider", t.Name)),
-			pulses: newPulses(), retries: newRetries(o.Attempts),
+			pulses: newPulses(), retries: newRetries(o.Attempts), doors: newDoors(),
 		})
 	}
 	return l
@@ -58,7 +61,7 @@ func (l *Loop) Run(ctx context.Context) {
 		for {
 			l.report(s.Cycle(ctx))
 			next := s.target.Schedule.after(began, l.clock.Now())
-			if !waitUntil(ctx, l.clock, next) {
+			if !waitUntil(ctx, l.clock, next, s.target.Schedule.late()) {
 				return
 			}
 			began = l.clock.Now()
@@ -131,7 +134,7 @@ func (l *Loop) identify(ctx context.Context) {
 	wg.Wait()
 	for i, s := range l.scanners {
 		if ids[i] != "" {
-			s.identified = s.claims.claim(ids[i], s.target.Name) == ""
+			_ = s.claim(ids[i]) // its scan tells
 		}
 	}
 }
@@ -142,11 +145,14 @@ const startIdentity = 2 * time.Second
 
 // claims remembers which provider holds which place.
 type claims struct {
-	mu sync.Mutex
-	by map[string]string // identity to provider name
+	mu       sync.Mutex
+	by       map[string]string // identity to provider name
+	doubtful map[string]bool   // holders whose place another provider reached
 }
 
-func newClaims() *claims { return &claims{by: map[string]string{}} }
+func newClaims() *claims {
+	return &claims{by: map[string]string{}, doubtful: map[string]bool{}}
+}
 
 // claim takes the place for the provider, or gives the name of the one that
 // has it already. A provider that now reaches another place lets its old go.
@@ -154,6 +160,7 @@ func (c *claims) claim(identity, name string) (other string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if holder, held := c.by[identity]; held && holder != name {
+		c.doubtful[holder] = true
 		return holder
 	}
 	for id, holder := range c.by {
@@ -163,6 +170,16 @@ func (c *claims) claim(identity, name string) (other string) {
 	}
 	c.by[identity] = name
 	return ""
+}
+
+// doubted says, once each time, that another provider wanted the place that
+// this one holds: it may have moved to another since it was asked.
+func (c *claims) doubted(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := c.doubtful[name]
+	delete(c.doubtful, name)
+	return d
 }
 
 // Order carries out an operator's orders: each item goes through the door with

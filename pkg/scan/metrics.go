@@ -139,7 +139,7 @@ func (m *Metrics) cycled(r Report, took time.Duration) {
 		result = scanPartial
 	}
 	m.scans.WithLabelValues(r.Provider, result).Inc()
-	m.scanDuration.WithLabelValues(r.Provider).Observe(took.Seconds())
+	m.scanDuration.WithLabelValues(r.Provider).Observe(max(0, took.Seconds()))
 }
 
 func (m *Metrics) record(s *Scanner, r Result) {
@@ -148,7 +148,9 @@ func (m *Metrics) record(s *Scanner, r Result) {
 	if r.Outcome != OutcomeReclaimed {
 		return
 	}
-	m.lateness.WithLabelValues(s.target.Name).Observe(r.At.Sub(d.Due).Seconds())
+	if !d.Due.IsZero() && !d.Due.After(r.At) { // else an operator's order was before any deadline
+		m.lateness.WithLabelValues(s.target.Name).Observe(r.At.Sub(d.Due).Seconds())
+	}
 	if ran := uptime(sb, r.At); ran > 0 {
 		m.uptime.WithLabelValues(s.target.Name).Add(ran.Seconds())
 		if p := s.target.PricePerHour; p > 0 {
@@ -157,13 +159,17 @@ func (m *Metrics) record(s *Scanner, r Result) {
 	}
 }
 
+// eldest is before the start of every sandbox: what claims to be older has no
+// true start (year 1, 1970).
+var eldest = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
+
 // uptime is how long a sandbox has been running at now; 0 if it cannot be said.
 func uptime(sb providers.Sandbox, now time.Time) time.Duration {
 	end := now
-	if !sb.Ended.IsZero() && sb.State.Ended() {
+	if sb.State.Ended() {
 		end = sb.Ended
 	}
-	if sb.Started.IsZero() || end.Before(sb.Started) {
+	if sb.Started.Before(eldest) || end.Before(sb.Started) {
 		return 0
 	}
 	return end.Sub(sb.Started)

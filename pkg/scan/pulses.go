@@ -14,8 +14,9 @@ const remembered = 7 * 24 * time.Hour
 
 // pulses is what reaperd itself remembers of one provider's sandboxes.
 type pulses struct {
-	mu   sync.Mutex
-	kept map[pulseKey]*pulse
+	mu    sync.Mutex
+	kept  map[pulseKey]*pulse
+	lists int
 }
 
 type pulseKey struct{ id, revision string }
@@ -23,6 +24,9 @@ type pulseKey struct{ id, revision string }
 type pulse struct {
 	policy.Pulse
 	lastSeen time.Time
+	list     int // the number of the last list that had it
+	// ended: it was recorded as reclaimed or gone, and not looked at alive since.
+	ended bool
 	// told holds what was already counted and logged of this sandbox, so that
 	// each such thing is told once.
 	told map[string]bool
@@ -30,13 +34,20 @@ type pulse struct {
 
 func newPulses() *pulses { return &pulses{kept: map[pulseKey]*pulse{}} }
 
-// see joins each sandbox with what is remembered of it.
+// see joins each sandbox of a list with what is remembered of it. One that
+// stands in the list twice, as pages that shift make it, is taken once.
 func (p *pulses) see(seen []providers.Sandbox, now time.Time) []policy.Facts {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	facts := make([]policy.Facts, len(seen))
-	for i, sb := range seen {
-		facts[i] = policy.Facts{Sandbox: sb, Pulse: p.touch(sb, now).Pulse}
+	p.lists++
+	facts := make([]policy.Facts, 0, len(seen))
+	for i := range seen {
+		known := p.touch(&seen[i], now)
+		if known.list == p.lists {
+			continue
+		}
+		known.list = p.lists
+		facts = append(facts, policy.Facts{Sandbox: seen[i], Pulse: known.Pulse})
 	}
 	for k, known := range p.kept {
 		if now.Sub(known.lastSeen) > remembered {
@@ -46,19 +57,38 @@ func (p *pulses) see(seen []providers.Sandbox, now time.Time) []policy.Facts {
 	return facts
 }
 
-// look joins one sandbox, seen at now, with what is remembered of it.
+// look joins one sandbox, looked at by itself at now, with what is remembered
+// of it.
 func (p *pulses) look(sb providers.Sandbox, now time.Time) policy.Facts {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return policy.Facts{Sandbox: sb, Pulse: p.touch(sb, now).Pulse}
+	known := p.touch(&sb, now)
+	known.ended = false
+	return policy.Facts{Sandbox: sb, Pulse: known.Pulse}
 }
 
-func (p *pulses) touch(sb providers.Sandbox, now time.Time) *pulse {
+// end notes that the sandbox ended, and says whether that was known: a list
+// may go on showing what is gone.
+func (p *pulses) end(sb providers.Sandbox) (known bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k := p.kept[pulseKey{sb.ID, sb.Revision}]
+	if k == nil {
+		return false
+	}
+	known, k.ended = k.ended, true
+	return known
+}
+
+func (p *pulses) touch(sb *providers.Sandbox, now time.Time) *pulse {
 	k := pulseKey{sb.ID, sb.Revision}
 	known := p.kept[k]
 	if known == nil {
 		known = &pulse{Pulse: policy.Pulse{FirstSeen: now}}
 		p.kept[k] = known
+	}
+	if now.Before(known.FirstSeen) {
+		known.FirstSeen = now // it was stamped by a clock that had run ahead
 	}
 	known.lastSeen = now
 	return known

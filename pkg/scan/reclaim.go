@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -36,6 +37,9 @@ type Result struct {
 	Outcome Outcome
 	Err     error // why it failed, is stuck, or was spared where that needs saying
 	At      time.Time
+
+	sent   bool // the provider took the stop, or may have taken it
+	repeat bool // what it says was recorded before
 }
 
 // stopMargin is what a stop may take beyond its grace before it is given up.
@@ -56,6 +60,9 @@ func (r Result) Why() string {
 		return string(r.Outcome)
 	}
 }
+
+// errInFlight is why a sandbox is not reclaimed twice at once.
+var errInFlight = errors.New("it is being reclaimed already")
 
 // errSelf is why even an operator's order leaves reaperd itself alone.
 var errSelf = errors.New("reaperd itself runs there, and does not stop itself")
@@ -83,15 +90,55 @@ type judge func(f *policy.Facts, now time.Time) policy.Decision
 // door is the one way to reclaim a sandbox: look again, judge again, stop,
 // verify, record. ctx does not end with the daemon: one begun is finished.
 func (s *Scanner) door(ctx context.Context, it policy.Item, j judge) Result {
-	r := s.attempt(ctx, it, j)
+	if !s.doors.enter(it.Facts.ID) {
+		return Result{Item: it, Outcome: OutcomeSpared, Err: errInFlight, At: s.clock.Now()}
+	}
+	defer s.doors.leave(it.Facts.ID)
+	return s.finish(s.attempt(ctx, it, j))
+}
+
+// finish keeps the account of tries and records what became of one.
+func (s *Scanner) finish(r Result) Result {
 	r.At = s.clock.Now()
-	if r.Outcome == OutcomeFailed {
-		r.Outcome = s.retries.failed(r.Item.Facts.Sandbox, r.At)
-	} else {
-		s.retries.forget(r.Item.Facts.Sandbox)
+	sb := r.Item.Facts.Sandbox
+	if r.Outcome == OutcomeGone && s.retries.sent(sb) {
+		r.Outcome = OutcomeReclaimed // by an earlier try that was given up on
+	}
+	switch r.Outcome {
+	case OutcomeFailed:
+		r.Outcome, r.repeat = s.retries.failed(r)
+	case OutcomeGone:
+		r.repeat = s.pulses.end(sb)
+	case OutcomeReclaimed:
+		s.pulses.end(sb)
+	}
+	if r.Outcome != OutcomeFailed && r.Outcome != OutcomeStuck {
+		s.retries.forget(sb)
 	}
 	s.record(r)
 	return r
+}
+
+// settle finds out what became of those that were told to stop, did not go
+// while that was watched, and are due no more: their end is still ours.
+func (s *Scanner) settle(ctx context.Context, plan policy.Plan) []Result {
+	var mu sync.Mutex
+	var results []Result
+	s.each(ctx, s.retries.unsettled(plan), func(ctx context.Context, it policy.Item) {
+		sb := it.Facts.Sandbox
+		ended, err := s.look(ctx, sb, it.Decision.Action.Action)
+		if !ended {
+			if _, alive := errors.AsType[stillThere](err); alive {
+				s.retries.forget(sb) // it lives on, and is not to be stopped any more
+			}
+			return // else it is asked again at the next scan
+		}
+		r := s.finish(Result{Item: it, Outcome: OutcomeReclaimed})
+		mu.Lock()
+		defer mu.Unlock()
+		results = append(results, r)
+	})
+	return results
 }
 
 func (s *Scanner) attempt(ctx context.Context, it policy.Item, j judge) Result {
@@ -105,7 +152,7 @@ func (s *Scanner) attempt(ctx context.Context, it policy.Item, j judge) Result {
 		return Result{Item: it, Outcome: OutcomeFailed, Err: fmt.Errorf("look again at %s: %w", it.Facts.ID, err)}
 	case again.Revision != it.Facts.Revision:
 		return Result{Item: it, Outcome: OutcomeSpared}
-	case again.Self:
+	case again.Self, it.Facts.Self:
 		return Result{Item: it, Outcome: OutcomeSpared, Err: errSelf}
 	}
 	now := s.clock.Now()
@@ -130,7 +177,7 @@ func (s *Scanner) attempt(ctx context.Context, it policy.Item, j judge) Result {
 	}
 	// Accepted, already being done by somebody, or out of time: look and see.
 	if proof := s.prove(ctx, again, it.Decision.Action.Action); proof != nil {
-		return Result{Item: it, Outcome: OutcomeFailed, Err: errors.Join(proof, err)}
+		return Result{Item: it, Outcome: OutcomeFailed, Err: errors.Join(proof, err), sent: !errors.Is(err, providers.ErrBusy)}
 	}
 	if errors.Is(err, providers.ErrBusy) {
 		return Result{Item: it, Outcome: OutcomeGone}
@@ -143,18 +190,9 @@ func (s *Scanner) prove(ctx context.Context, sb providers.Sandbox, action provid
 	until := s.clock.Now().Add(proofWait)
 	pause := 50 * time.Millisecond
 	for {
-		now, err := call(ctx, s, opGet, s.target.Timeout, func(ctx context.Context) (providers.Sandbox, error) {
-			return s.target.Provider.Get(ctx, sb.ID)
-		})
-		switch {
-		case errors.Is(err, providers.ErrNotFound):
+		ended, err := s.look(ctx, sb, action)
+		if ended {
 			return nil
-		case err != nil:
-			err = fmt.Errorf("look whether %s is gone: %w", sb.ID, err)
-		case now.Revision != sb.Revision || now.State.Satisfies(action):
-			return nil
-		default:
-			err = fmt.Errorf("%s of %s was accepted, and it is still %s", action, sb.ID, now.State)
 		}
 		if !s.clock.Now().Before(until) {
 			return err
@@ -164,10 +202,43 @@ func (s *Scanner) prove(ctx context.Context, sb providers.Sandbox, action provid
 	}
 }
 
+// look says whether the sandbox is what the action makes of it. If it is not,
+// or that could not be seen, the error says which.
+func (s *Scanner) look(ctx context.Context, sb providers.Sandbox, action providers.Action) (ended bool, err error) {
+	now, err := call(ctx, s, opGet, s.target.Timeout, func(ctx context.Context) (providers.Sandbox, error) {
+		return s.target.Provider.Get(ctx, sb.ID)
+	})
+	switch {
+	case errors.Is(err, providers.ErrNotFound):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("look whether %s is gone: %w", sb.ID, err)
+	case now.Revision != sb.Revision || now.State.Satisfies(action):
+		return true, nil
+	default:
+		return false, stillThere{sb.ID, action, now.State}
+	}
+}
+
+// stillThere is a sandbox that was told to end and was seen alive since.
+type stillThere struct {
+	id     string
+	action providers.Action
+	state  providers.State
+}
+
+func (e stillThere) Error() string {
+	return fmt.Sprintf("%s of %s was accepted, and it is still %s", e.action, e.id, e.state)
+}
+
 // record counts and logs one result.
 func (s *Scanner) record(r Result) {
 	sb, d := r.Item.Facts.Sandbox, r.Item.Decision
 	if r.Outcome == OutcomeDryRun && !s.pulses.firstTime(sb, "dry run "+d.Policy+" "+string(d.Reason)) {
+		return
+	}
+	if r.repeat {
+		s.log.Debug("as before", append(describe(sb, d), zap.String("outcome", string(r.Outcome)), zap.Error(r.Err))...)
 		return
 	}
 	s.metrics.record(s, r)
@@ -175,6 +246,7 @@ func (s *Scanner) record(r Result) {
 	switch r.Outcome {
 	case OutcomeFailed, OutcomeStuck:
 		s.log.Error("reclaim failed", append(fields, zap.Error(r.Err))...)
+		s.tellPanic(r.Err)
 	case OutcomeDryRun:
 		s.log.Info("would reclaim", fields...)
 	case OutcomeGone, OutcomeSpared:

@@ -19,9 +19,12 @@ type retries struct {
 }
 
 type try struct {
+	item   policy.Item // as it was last tried
+	sent   bool        // the provider took a stop, or may have taken it
 	failed int
-	next   time.Time
-	pause  *backoff.ExponentialBackOff
+	last   time.Time
+	pause  time.Duration
+	pauses *backoff.ExponentialBackOff
 }
 
 func newRetries(attempts int) *retries {
@@ -33,28 +36,39 @@ func (r *retries) ready(sb providers.Sandbox, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := r.tries[pulseKey{sb.ID, sb.Revision}]
-	return t == nil || !now.Before(t.next)
+	// A clock that was set back would make the pause as long as the step.
+	return t == nil || now.Before(t.last) || now.Sub(t.last) >= t.pause
 }
 
 // failed notes one more failed try, says when the next may be, and tells what
 // it amounts to: a failure, or being stuck once the tries are used up. A stuck
-// one is tried on, ever more slowly.
-func (r *retries) failed(sb providers.Sandbox, now time.Time) Outcome {
+// one is tried on, ever more slowly; repeat says that it was stuck before.
+func (r *retries) failed(res Result) (o Outcome, repeat bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	k := pulseKey{sb.ID, sb.Revision}
+	k := pulseKey{res.Item.Facts.ID, res.Item.Facts.Revision}
 	t := r.tries[k]
 	if t == nil {
-		t = &try{pause: backoff.NewExponentialBackOff()}
-		t.pause.InitialInterval, t.pause.MaxInterval, t.pause.Multiplier = time.Second, 10*time.Minute, 2
+		t = &try{pauses: backoff.NewExponentialBackOff()}
+		t.pauses.InitialInterval, t.pauses.MaxInterval, t.pauses.Multiplier = time.Second, 10*time.Minute, 2
 		r.tries[k] = t
 	}
+	t.item = res.Item
+	t.sent = t.sent || res.sent
 	t.failed++
-	t.next = now.Add(t.pause.NextBackOff())
+	t.last, t.pause = res.At, t.pauses.NextBackOff()
 	if t.failed >= r.attempts {
-		return OutcomeStuck
+		return OutcomeStuck, t.failed > r.attempts
 	}
-	return OutcomeFailed
+	return OutcomeFailed, false
+}
+
+// sent says whether the provider took, or may have taken, an earlier stop.
+func (r *retries) sent(sb providers.Sandbox) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.tries[pulseKey{sb.ID, sb.Revision}]
+	return t != nil && t.sent
 }
 
 // forget ends the account of a sandbox that went, or is no longer due.
@@ -64,12 +78,13 @@ func (r *retries) forget(sb providers.Sandbox) {
 	delete(r.tries, pulseKey{sb.ID, sb.Revision})
 }
 
-// keepOnly forgets the sandboxes that are no longer due in plan.
-func (r *retries) keepOnly(plan policy.Plan) {
+// unsettled gives the sandboxes that are no longer due in plan and whose stop
+// was taken, as they were last tried. It forgets the others that are not due.
+func (r *retries) unsettled(plan policy.Plan) []policy.Item {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.tries) == 0 {
-		return
+		return nil
 	}
 	due := map[pulseKey]bool{}
 	for i := range plan.Items {
@@ -77,11 +92,17 @@ func (r *retries) keepOnly(plan policy.Plan) {
 			due[pulseKey{it.Facts.ID, it.Facts.Revision}] = true
 		}
 	}
-	for k := range r.tries {
-		if !due[k] {
+	var open []policy.Item
+	for k, t := range r.tries {
+		switch {
+		case due[k]:
+		case t.sent:
+			open = append(open, t.item)
+		default:
 			delete(r.tries, k)
 		}
 	}
+	return open
 }
 
 // stuck is how many sandboxes have used up their tries.

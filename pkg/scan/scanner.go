@@ -26,9 +26,12 @@ type Scanner struct {
 	claims   *claims
 	pulses   *pulses
 	retries  *retries
+	doors    *doors
 
 	identified bool
-	down       bool // whether the last look failed, for logging on change only
+	duplicate  error // why it was refused, until it says that it is another place
+	unreadable int   // of the last list
+	down       bool  // whether the last look failed, for logging on change only
 }
 
 // Report is what one cycle over one provider came to.
@@ -58,13 +61,8 @@ func (r Report) Clean() bool {
 func (s *Scanner) Look(ctx context.Context) (policy.Plan, error) {
 	sandboxes, err := s.list(ctx)
 	if err != nil {
-		s.metrics.lookFailed(s.target.Name)
-		if !s.down && ctx.Err() == nil {
-			s.down = true
-			s.log.Warn("provider could not be listed", zap.Error(err))
-			if p, ok := errors.AsType[*panicked](err); ok {
-				s.log.Error("a provider's code panicked", zap.ByteString("stack", p.stack))
-			}
+		if ctx.Err() == nil { // else it says nothing of the provider
+			s.lookFailed(err)
 		}
 		return policy.Plan{}, err
 	}
@@ -75,16 +73,37 @@ func (s *Scanner) Look(ctx context.Context) (policy.Plan, error) {
 	now := s.clock.Now()
 	plan := policy.NewPlan(s.policies, s.pulses.see(sandboxes, now), now)
 	s.tell(plan)
-	s.retries.keepOnly(plan)
 	s.metrics.looked(s, plan)
 	return plan, nil
+}
+
+func (s *Scanner) lookFailed(err error) {
+	s.metrics.lookFailed(s.target.Name)
+	if s.down {
+		return
+	}
+	s.down = true
+	s.log.Warn("provider could not be listed", zap.Error(err))
+	s.tellPanic(err)
+}
+
+func (s *Scanner) tellPanic(err error) {
+	if p, ok := errors.AsType[*panicked](err); ok {
+		s.log.Error("a provider's code panicked", zap.ByteString("stack", p.stack))
+	}
 }
 
 func (s *Scanner) list(ctx context.Context) ([]providers.Sandbox, error) {
 	if err := s.identify(ctx); err != nil {
 		return nil, err
 	}
-	sandboxes, err := call(ctx, s, opList, s.target.Timeout, s.target.Provider.List)
+	sandboxes, err := call(ctx, s, opList, s.target.Timeout, func(ctx context.Context) ([]providers.Sandbox, error) {
+		all, err := s.target.Provider.List(ctx)
+		if b, ok := providers.As[providers.BlindSpot](s.target.Provider); ok && err == nil {
+			s.unreadable = b.Unreadable()
+		}
+		return all, err
+	})
 	if err != nil {
 		s.identified = false // it may be another engine that answers next
 		return nil, fmt.Errorf("list %s: %w", s.target.Name, err)
@@ -93,22 +112,33 @@ func (s *Scanner) list(ctx context.Context) ([]providers.Sandbox, error) {
 }
 
 // identify makes sure that no other provider is the same place. Where the
-// place will not say who it is, it is taken as it is.
+// place will not say who it is, it is taken as it is, or stays refused.
 func (s *Scanner) identify(ctx context.Context) error {
 	p, ok := providers.As[providers.Identifier](s.target.Provider)
-	if !ok || s.identified {
+	if !ok || (s.identified && !s.claims.doubted(s.target.Name)) {
 		return nil
 	}
+	s.identified = false
 	id, err := call(ctx, s, opIdentity, min(s.target.Timeout, identityTimeout), p.Identity)
-	if err != nil {
-		return nil //nolint:nilerr // counted by call; whether the place answers at all, the list will tell
+	if err != nil || id == "" {
+		return s.duplicate // err is counted by call; whether the place answers at all, the list will tell
 	}
-	if other := s.claims.claim(id, s.target.Name); other != "" {
-		return fmt.Errorf("%s reaches the same place as %s (%s), remove one of the two: %w",
+	if err := s.claim(id); err != nil {
+		s.metrics.callFailed(s.target.Name, opIdentity, providers.CauseDuplicate)
+		return err
+	}
+	return nil
+}
+
+// claim takes the place with this identity, or says who has it.
+func (s *Scanner) claim(id string) error {
+	other := s.claims.claim(id, s.target.Name)
+	s.identified, s.duplicate = other == "", nil
+	if other != "" {
+		s.duplicate = fmt.Errorf("%s reaches the same place as %s (%s), remove one of the two: %w",
 			s.target.Name, other, id, providers.ErrDuplicate)
 	}
-	s.identified = true
-	return nil
+	return s.duplicate
 }
 
 // identityTimeout is short because a sick engine may hang on this one call
@@ -117,6 +147,7 @@ const identityTimeout = 5 * time.Second
 
 // tell logs what is worth a line and counts what is counted once a sandbox.
 func (s *Scanner) tell(plan policy.Plan) {
+	debug := s.log.Core().Enabled(zap.DebugLevel)
 	for i := range plan.Items {
 		it := &plan.Items[i]
 		for _, tag := range it.Decision.Malformed {
@@ -127,7 +158,7 @@ func (s *Scanner) tell(plan policy.Plan) {
 					zap.String("tag", tag), zap.String("value", it.Facts.Tags[tag]))
 			}
 		}
-		if it.Decision.Verdict == policy.Keep {
+		if debug && it.Decision.Verdict == policy.Keep {
 			s.log.Debug("kept", describe(it.Facts.Sandbox, it.Decision)...)
 		}
 	}
@@ -140,10 +171,13 @@ func (s *Scanner) Cycle(ctx context.Context) Report {
 	r := Report{Provider: s.target.Name}
 	r.Plan, r.Err = s.Look(ctx)
 	if r.Err == nil {
-		r.Results = s.reclaimAll(ctx, r.Plan.Reclaim())
+		r.Results = s.settle(ctx, r.Plan)
+		r.Results = append(r.Results, s.reclaimAll(ctx, r.Plan.Reclaim())...)
 		s.metrics.reclaimed(s, r.Plan, r.Results)
 	}
-	s.metrics.cycled(r, s.clock.Now().Sub(began))
+	if r.Err == nil || ctx.Err() == nil {
+		s.metrics.cycled(r, s.clock.Now().Sub(began))
+	}
 	if len(r.Results) > 0 {
 		s.log.Info("scanned", zap.Int("sandboxes", len(r.Plan.Items)), zap.Any("outcomes", tally(r.Results)),
 			zap.Duration("took", s.clock.Now().Sub(began)))

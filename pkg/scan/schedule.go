@@ -23,7 +23,9 @@ var scheduleEpoch = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // ParseSchedule reads a five-field cron expression, a descriptor such as
 // @hourly, or "@every D" with a duration of at least a second, in the zone
-// given. A schedule that would never fire is an error.
+// given. A schedule that would never fire is an error. Where clocks change, a
+// schedule of certain hours fires once for each of them: an hour that is left
+// out comes as the next, one that comes twice counts once.
 func ParseSchedule(text string, zone *time.Location) (Schedule, error) {
 	if rest, ok := strings.CutPrefix(text, "@every"); ok {
 		d, err := duration.Parse(strings.TrimSpace(rest))
@@ -46,11 +48,49 @@ func ParseSchedule(text string, zone *time.Location) (Schedule, error) {
 	}
 	if spec, ok := parsed.(*cron.SpecSchedule); ok {
 		spec.Location = zone // it is the machine's local zone unless told
+		if spec.Hour&everyHour != everyHour {
+			spec.Location = time.UTC
+			parsed = wallCalendar{spec, zone}
+		}
 	}
 	if parsed.Next(scheduleEpoch).IsZero() {
 		return Schedule{}, fmt.Errorf("schedule %q never fires", text)
 	}
 	return Schedule{text, parsed, false}, nil
+}
+
+// everyHour is cron's bits for the hours 0 to 23.
+const everyHour = 1<<24 - 1
+
+// wallCalendar is a schedule of certain hours, found on a calendar where each
+// day has 24 of them. By itself robfig/cron leaves out a tick in the hour that
+// is left out (a weekly one for a week) and repeats one in an hour that comes
+// twice.
+type wallCalendar struct {
+	spec *cron.SpecSchedule // in UTC, standing for the zone's wall time
+	zone *time.Location
+}
+
+// Next implements cron.Schedule.
+func (c wallCalendar) Next(t time.Time) time.Time {
+	for wall := moved(t.In(c.zone), time.UTC); ; {
+		wall = c.spec.Next(wall)
+		if wall.IsZero() {
+			return wall
+		}
+		at := moved(wall, c.zone)
+		if early := wall.Sub(moved(at, time.UTC)); early > 0 {
+			at = at.Add(early) // left out, and moved to before the gap
+		}
+		if at.After(t) {
+			return at
+		}
+	}
+}
+
+// moved gives the time at which a clock in the zone shows what t shows.
+func moved(t time.Time, zone *time.Location) time.Time {
+	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), zone)
 }
 
 // String gives the schedule as it was written.
@@ -63,8 +103,19 @@ func (s Schedule) Next(t time.Time) time.Time { return s.cron.Next(t) }
 // now. A tick of the calendar that the scan ran over is made good at once, and
 // once only; an interval begins anew.
 func (s Schedule) after(began, now time.Time) time.Time {
-	if s.every {
+	if s.every || now.Before(began) { // the clock was set back
 		return s.Next(now)
 	}
 	return s.Next(began)
+}
+
+// late is how much longer than it seemed a wait for a tick may become when the
+// wall clock is set back. An interval is true to the time that passes; a tick
+// of the calendar follows small corrections, so that it comes once, but not a
+// clock that had been wrong by hours or years.
+func (s Schedule) late() time.Duration {
+	if s.every {
+		return 0
+	}
+	return 5 * time.Minute
 }

@@ -12,8 +12,8 @@ import (
 // Target is one configured provider as the loop needs it.
 type Target struct {
 	Name, Kind string
-	// Provider is wrapped by providers.DryRun where DryRun is set.
-	Provider providers.Provider
+	Provider   providers.Provider
+	// DryRun keeps every stop from the provider: New wraps it.
 	DryRun   bool
 	Schedule Schedule
 	// Timeout bounds a list and, apart from that, each look at one sandbox.
@@ -41,17 +41,18 @@ type panicked struct {
 func (p *panicked) Error() string { return fmt.Sprintf("the provider's code panicked: %v", p.value) }
 
 // call makes one call to a provider under its own deadline, counts its
-// failure, and turns a panic into an error so that it costs nobody else.
+// failure, and turns a panic into an error so that it costs nobody else. What
+// the end of ctx itself cut short is no failure of the provider's.
 func call[T any](ctx context.Context, s *Scanner, op string, limit time.Duration, f func(context.Context) (T, error)) (out T, err error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%s: %w", op, &panicked{p, debug.Stack()})
 		}
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			s.metrics.callFailed(s.target.Name, op, providers.CauseOf(err))
 		}
 	}()
-	return f(ctx)
+	return f(limited)
 }
