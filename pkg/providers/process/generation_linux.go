@@ -33,7 +33,7 @@ func (g generation) next(members []member, fleeting bool) generation {
 	for i := range members {
 		now[i] = members[i].process
 	}
-	if !g.knows(members) && !(g.fleeting && fleeting) {
+	if same := g.knows(members) || g.fleeting && fleeting; !same {
 		g = generation{first: now[0], created: now[0].start}
 	}
 	g.created = min(g.created, now[0].start)

@@ -157,7 +157,6 @@ func hydra() {
 // helper is a process under test.
 type helper struct {
 	*exec.Cmd
-	id   string
 	said *bufio.Reader
 }
 

@@ -55,11 +55,14 @@ func parseStat(b []byte) (stat, error) {
 		return stat{}, errStat
 	}
 	s.parent = parent
-	for n, to := range map[int]*uint64{9: &s.flags, 22: &s.start, 50: &s.environStart, 51: &s.environEnd} {
-		if n-3 >= len(fields) {
-			continue // kernels before 3.5 do not have the last ones
+	for _, f := range [...]struct {
+		number int
+		to     *uint64
+	}{{9, &s.flags}, {22, &s.start}, {50, &s.environStart}, {51, &s.environEnd}} {
+		if f.number-3 >= len(fields) {
+			break // kernels before 3.5 do not have the last ones
 		}
-		if *to, err = strconv.ParseUint(string(fields[n-3]), 10, 64); err != nil {
+		if *f.to, err = strconv.ParseUint(string(fields[f.number-3]), 10, 64); err != nil {
 			return stat{}, errStat
 		}
 	}
