@@ -47,7 +47,7 @@ func reaperd(t *testing.T, environ []string, args ...string) said {
 
 // write puts files into a new folder, given as name and text by turns, and
 // gives its path.
-func write(t *testing.T, files ...string) string {
+func write(t testing.TB, files ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for i := 0; i < len(files); i += 2 {
