@@ -233,11 +233,19 @@ func TestWaitingFollowsTheWallClock(t *testing.T) {
 			[]string{"12:10:00", "17:20:30"}},
 		{"slept, by an interval", "@every 1h", func(r *rig) { pass(10 * time.Minute); r.clock.adjust(5 * time.Hour); pass(time.Minute) },
 			[]string{"12:10:00", "17:20:30"}},
-		{"a small step back does not repeat a tick", "0 * * * *", func(r *rig) { pass(49*time.Minute + 50*time.Second); r.clock.adjust(-90 * time.Second); pass(5 * time.Minute) },
+		{"a small step back does not repeat a tick", "0 * * * *", func(r *rig) {
+			pass(49*time.Minute + 50*time.Second)
+			r.clock.adjust(-90 * time.Second)
+			pass(5 * time.Minute)
+		},
 			[]string{"12:10:00", "13:00:00"}},
 		{"a clock that was years ahead", "0 * * * *", func(r *rig) { r.clock.adjust(-3 * 365 * 24 * time.Hour); pass(56 * time.Minute) },
 			[]string{"12:10:00", "13:05:00"}},
-		{"years ahead, by an interval", "@every 30s", func(r *rig) { pass(10 * time.Second); r.clock.adjust(-3 * 365 * 24 * time.Hour); pass(30 * time.Second) },
+		{"years ahead, by an interval", "@every 30s", func(r *rig) {
+			pass(10 * time.Second)
+			r.clock.adjust(-3 * 365 * 24 * time.Hour)
+			pass(30 * time.Second)
+		},
 			[]string{"12:10:00", "12:10:30"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

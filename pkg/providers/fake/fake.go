@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/reaperd/reaperd/pkg/providers"
@@ -91,9 +90,11 @@ func (p *Provider) List(ctx context.Context) ([]providers.Sandbox, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.SortedFunc(maps.Values(p.sandboxes), func(a, b providers.Sandbox) int {
-		return strings.Compare(a.ID, b.ID)
-	}), nil
+	all := make([]providers.Sandbox, 0, len(p.sandboxes))
+	for _, id := range slices.Sorted(maps.Keys(p.sandboxes)) {
+		all = append(all, p.sandboxes[id])
+	}
+	return all, nil
 }
 
 // Get gives one sandbox.
