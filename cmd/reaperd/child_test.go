@@ -29,7 +29,7 @@ var binary = sync.OnceValues(func() (string, error) {
 	// It sees its input end with this process, however that ends.
 	sweeper := exec.Command("sh", "-c", `cat >/dev/null; rm -rf "$1"`, "sh", dir)
 	sweeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if _, err := sweeper.StdinPipe(); err != nil {
+	if held, err = sweeper.StdinPipe(); err != nil {
 		return "", err
 	}
 	if err := sweeper.Start(); err != nil {
@@ -43,6 +43,9 @@ var binary = sync.OnceValues(func() (string, error) {
 	}
 	return path, nil
 })
+
+// held stays open for as long as the binary is needed.
+var held io.Closer
 
 // spawned is a reaperd in a process of its own.
 type spawned struct {
