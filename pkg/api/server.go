@@ -36,6 +36,10 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", o.Listen, err)
 	}
+	return newServer(l, o), nil
+}
+
+func newServer(l net.Listener, o Options) *Server {
 	return &Server{
 		listener: l,
 		http: http.Server{
@@ -46,7 +50,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 			IdleTimeout:       2 * time.Minute,
 			MaxHeaderBytes:    16 << 10,
 		},
-	}, nil
+	}
 }
 
 // Handler gives the routes: /metrics in Prometheus' text or OpenMetrics form;

@@ -217,7 +217,7 @@ func TestWhatDoesNotRunCostsNothing(t *testing.T) {
 
 func TestAStopLeavesAnExitedOneInTheCounts(t *testing.T) {
 	policies := "version: 1\npolicies: [{name: dev, match: {tags: {env: dev}}, limits: {max_uptime: 4h}}]"
-	bubble(t, setup{policies: policies}, func(t *testing.T, r *rig) {
+	bubble(t, setup{policies: policies}, func(_ *testing.T, r *rig) {
 		r.mem.Put(r.up("x", 5*time.Hour))
 		for range 3 {
 			r.once()
@@ -245,7 +245,7 @@ func (b *blind) Unreadable() int {
 
 func TestWhatCouldNotBeReadIsCounted(t *testing.T) {
 	b := &blind{Provider: fake.New("mem"), n: 3}
-	bubble(t, setup{providers: []providers.Provider{b}, names: []string{"mem"}, change: func(_ int, t *scan.Target) { t.DryRun = true }}, func(t *testing.T, r *rig) {
+	bubble(t, setup{providers: []providers.Provider{b}, names: []string{"mem"}, change: func(_ int, t *scan.Target) { t.DryRun = true }}, func(_ *testing.T, r *rig) {
 		r.once()
 		r.want(3, "unreadable_items")
 		b.n = -1
@@ -255,7 +255,7 @@ func TestWhatCouldNotBeReadIsCounted(t *testing.T) {
 }
 
 func TestOverdueGrowsBetweenScans(t *testing.T) {
-	bubble(t, setup{change: func(_ int, t *scan.Target) { t.DryRun = true }, schedule: "@every 1d"}, func(t *testing.T, r *rig) {
+	bubble(t, setup{change: func(_ int, t *scan.Target) { t.DryRun = true }, schedule: "@every 1d"}, func(_ *testing.T, r *rig) {
 		r.mem.Put(r.up("x", 5*time.Hour))
 		stop := r.run()
 		pass(time.Hour)

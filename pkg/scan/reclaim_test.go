@@ -218,7 +218,7 @@ func TestWhatGoesAfterItWasGivenUpOnIsReclaimedOnce(t *testing.T) {
 }
 
 func TestAnAbandonedStopIsNotGivenUpForLostWhileItCannotBeLookedAt(t *testing.T) {
-	bubble(t, setup{}, func(t *testing.T, r *rig) {
+	bubble(t, setup{}, func(_ *testing.T, r *rig) {
 		r.mem.Put(r.up("x", 5*time.Hour))
 		r.mem.Inject(fake.Faults{StopIgnored: func(string) bool { return true }})
 		r.once()
@@ -233,7 +233,7 @@ func TestAnAbandonedStopIsNotGivenUpForLostWhileItCannotBeLookedAt(t *testing.T)
 }
 
 func TestWhatIsSparedAfterAFailedTryIsForgotten(t *testing.T) {
-	bubble(t, setup{attempts: 2}, func(t *testing.T, r *rig) {
+	bubble(t, setup{attempts: 2}, func(_ *testing.T, r *rig) {
 		r.mem.Put(r.up("x", 5*time.Hour))
 		r.mem.Inject(fake.Faults{StopIgnored: func(string) bool { return true }})
 		r.once()
