@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -172,7 +173,7 @@ func (c *connection) dial(address string) (*liveClient, error) {
 	cli, err := client.NewClientWithOpts(
 		client.WithHTTPClient(&http.Client{Transport: transport}),
 		client.WithHost(address), // teaches the transport to dial
-		client.WithHTTPClient(&http.Client{Transport: statusRecorder{transport}, CheckRedirect: client.CheckRedirect}),
+		client.WithHTTPClient(&http.Client{Transport: recorder{transport}, CheckRedirect: client.CheckRedirect}),
 		client.WithScheme(scheme),
 		client.WithAPIVersionNegotiation(),
 	)
@@ -182,16 +183,26 @@ func (c *connection) dial(address string) (*liveClient, error) {
 	return &liveClient{engine: cli, transport: transport}, nil
 }
 
-// statusRecorder notes the status of an answer in the request's context: the
-// Docker client keeps only some of them apart.
-type statusRecorder struct{ next http.RoundTripper }
+// recorder notes in the request's context how a request went: the Docker client
+// keeps only some statuses apart and hides why it could not connect.
+type recorder struct{ next http.RoundTripper }
 
-type statusKey struct{}
+// exchange is how a request went.
+type exchange struct {
+	status  int  // of the answer; 0: there was none
+	noEntry bool // nobody listens at the address
+}
 
-func (s statusRecorder) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := s.next.RoundTrip(r)
-	if status, ok := r.Context().Value(statusKey{}).(*int); ok && err == nil {
-		*status = resp.StatusCode
+type exchangeKey struct{}
+
+func (rec recorder) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := rec.next.RoundTrip(r)
+	if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
+		if err == nil {
+			x.status = resp.StatusCode
+		} else if op, ok := errors.AsType[*net.OpError](err); ok {
+			x.noEntry = op.Op == "dial"
+		}
 	}
 	return resp, err
 }
@@ -203,18 +214,18 @@ func call[T any](ctx context.Context, c *connection, f func(context.Context, eng
 	for again := false; ; again = true {
 		l, err := c.client(ctx)
 		if err != nil {
-			return none, c.failed(ctx, 0, err)
+			return none, c.failed(ctx, exchange{}, err)
 		}
-		status := 0
-		got, err := f(context.WithValue(ctx, statusKey{}, &status), l)
+		var x exchange
+		got, err := f(context.WithValue(ctx, exchangeKey{}, &x), l)
 		if err == nil {
 			return got, nil
 		}
-		if !again && refusedVersion(status, err) {
+		if !again && refusedVersion(x.status, err) {
 			c.drop(l)
 			continue
 		}
-		return none, c.failed(ctx, status, err)
+		return none, c.failed(ctx, x, err)
 	}
 }
 

@@ -19,9 +19,8 @@ import (
 // callError is how a call to the engine failed, before it is decided what that
 // means for the caller.
 type callError struct {
-	status int   // of the engine's answer; 0: there was none
-	err    error // in the words of providers
-	cause  error // in the client's words
+	exchange
+	err error // in the words of providers
 }
 
 func (e *callError) is(status int) bool { return e != nil && e.status == status }
@@ -38,8 +37,8 @@ func (e *callError) translated() error {
 }
 
 // failed makes a callError of what the client gave.
-func (c *connection) failed(ctx context.Context, status int, err error) *callError {
-	return &callError{status: status, err: c.translate(ctx, status, err), cause: err}
+func (c *connection) failed(ctx context.Context, x exchange, err error) *callError {
+	return &callError{exchange: x, err: c.translate(ctx, x.status, err)}
 }
 
 func (c *connection) translate(ctx context.Context, status int, err error) error {

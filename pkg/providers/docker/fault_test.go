@@ -8,8 +8,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/docker/docker/api/types/container"
 
 	"github.com/reaperd/reaperd/internal/enginetest"
 	"github.com/reaperd/reaperd/pkg/providers"
@@ -140,6 +143,33 @@ func TestAStopThatNeverReturnsEndsInOneKill(t *testing.T) {
 	}
 }
 
+func TestAStopThatFailsIsNotFollowedByAKill(t *testing.T) {
+	e := enginetest.Shared(t)
+	proxy := enginetest.NewProxy(t, e)
+	p := openAt(t, proxy.Host())
+	id := e.Run(t, enginetest.Options{})
+	proxy.Hook(on("POST", "/stop", enginetest.Answer(http.StatusInternalServerError, `{"message":"sick"}`)))
+	err := p.Stop(within(t), mustGet(t, p, id), providers.StopOptions{Action: providers.ActionRemove, Grace: time.Second})
+	if !errors.Is(err, providers.ErrUnavailable) || len(proxy.Mutations()) != 1 {
+		t.Errorf("Stop gave %v after %v; want ErrUnavailable after the stop alone", err, paths(proxy.Mutations()))
+	}
+	// A 409 means what a look at the container says.
+	proxy.Hook(on("POST", "/stop", conflict))
+	if err := p.Stop(within(t), mustGet(t, p, id), providers.StopOptions{Action: providers.ActionStop}); !errors.Is(err, providers.ErrBusy) {
+		t.Errorf("409 while it runs: %v; want ErrBusy", err)
+	}
+	proxy.Hook(on("POST", "/stop", func(w http.ResponseWriter, r *http.Request) {
+		now := 0
+		if err := e.Client(t).ContainerStop(r.Context(), id, container.StopOptions{Timeout: &now}); err != nil {
+			t.Error(err)
+		}
+		conflict(w, r)
+	}))
+	if err := p.Stop(within(t), mustGet(t, p, id), providers.StopOptions{Action: providers.ActionStop}); err != nil {
+		t.Errorf("409 although it has stopped: %v", err)
+	}
+}
+
 func TestTheCallersContextEndsAStop(t *testing.T) {
 	e := enginetest.Shared(t)
 	proxy := enginetest.NewProxy(t, e)
@@ -186,16 +216,16 @@ func TestAHungRemovalEndsByItsOwnDeadline(t *testing.T) {
 
 func TestNoMoreThanFourRemovalsAndSixteenStopsAtOnce(t *testing.T) {
 	for name, tc := range map[string]struct {
-		limit int
+		limit int32
 		o     providers.StopOptions
 	}{
 		"DELETE": {4, providers.StopOptions{Action: providers.ActionRemove}},
 		"POST":   {16, providers.StopOptions{Action: providers.ActionStop, Grace: time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var mu sync.Mutex
-			now, most := 0, 0
-			full := make(chan struct{}) // closed when as many as may be are there
+			var now, most atomic.Int32
+			var once sync.Once
+			full, open := make(chan struct{}), make(chan struct{})
 			proxy := enginetest.NewProxyTo(t, "/nowhere")
 			proxy.Hook(func(r enginetest.Request) http.HandlerFunc {
 				switch {
@@ -206,36 +236,44 @@ func TestNoMoreThanFourRemovalsAndSixteenStopsAtOnce(t *testing.T) {
 						"State":{"Status":"running"},"Config":{}}`, strings.Split(r.Path, "/")[2]))
 				}
 				return func(w http.ResponseWriter, r *http.Request) {
-					mu.Lock()
-					if now++; now > most {
-						if most = now; most == tc.limit {
-							close(full)
-						}
+					n := now.Add(1)
+					defer now.Add(-1)
+					for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 					}
-					mu.Unlock()
+					if n >= tc.limit {
+						once.Do(func() { close(full) })
+					}
 					select {
-					case <-full:
+					case <-open:
 					case <-r.Context().Done():
 					}
-					mu.Lock()
-					now--
-					mu.Unlock()
 					w.WriteHeader(http.StatusNoContent)
 				}
 			})
 			p := openAt(t, proxy.Host())
+			ctx := within(t)
 			var wg sync.WaitGroup
 			for i := range 40 {
 				sb := mustGet(t, p, fmt.Sprintf("%064x", i))
 				wg.Go(func() {
-					if err := p.Stop(within(t), sb, tc.o); err != nil {
+					if err := p.Stop(ctx, sb, tc.o); err != nil {
 						t.Error(err)
 					}
 				})
 			}
+			select {
+			case <-full:
+			case <-ctx.Done():
+				t.Error("fewer at once than may be")
+			}
+			// As long as the first ones are held, one too many has time to show.
+			for range 200 {
+				mustGet(t, p, strings.Repeat("f", 64))
+			}
+			close(open)
 			wg.Wait()
-			if most != tc.limit {
-				t.Errorf("%d at once, want %d", most, tc.limit)
+			if got := most.Load(); got != tc.limit {
+				t.Errorf("%d at once, want %d", got, tc.limit)
 			}
 		})
 	}

@@ -2,11 +2,9 @@ package docker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
@@ -179,7 +177,7 @@ func (p *Provider) read(ctx context.Context, s *container.Summary) *providers.Sa
 		return nil
 	case ctx.Err() != nil: // the whole list ran out of time, not this container
 		return nil
-	case !failed.unreachable():
+	case !failed.noEntry: // that says nothing of this container
 		p.inventory.doubt(s.ID, p.now().Add(p.deadlines.blind))
 	}
 	sb = p.unread(s)
@@ -216,7 +214,7 @@ func (p *Provider) Get(ctx context.Context, id string) (providers.Sandbox, error
 func (p *Provider) inspect(ctx context.Context, id string) (providers.Sandbox, container.InspectResponse, *callError) {
 	c, failed := p.rawInspect(ctx, id)
 	if failed == nil && c.ID != id { // a name that looks like an id
-		failed = &callError{status: http.StatusNotFound, err: providers.ErrNotFound}
+		failed = &callError{exchange: exchange{status: http.StatusNotFound}, err: providers.ErrNotFound}
 	}
 	if failed.is(http.StatusNotFound) {
 		p.inventory.forget(id)
@@ -237,10 +235,4 @@ func (p *Provider) rawInspect(ctx context.Context, id string) (container.Inspect
 		}
 		return c, err
 	})
-}
-
-// unreachable says whether the engine could not be reached at all, as opposed
-// to one that answered badly or too late.
-func (e *callError) unreachable() bool {
-	return e != nil && e.status == 0 && (errors.Is(e.cause, syscall.ECONNREFUSED) || errors.Is(e.cause, syscall.ENOENT))
 }

@@ -171,6 +171,31 @@ func TestOneHungInspectCostsOnlyItself(t *testing.T) {
 	}
 }
 
+func TestAnEngineThatGoesAwayLeavesNoDoubtAboutItsContainers(t *testing.T) {
+	e := enginetest.Shared(t)
+	proxy := enginetest.NewProxy(t, e)
+	p := openAt(t, proxy.Host())
+	id := e.Run(t, enginetest.Options{})
+	socket := strings.TrimPrefix(proxy.Host(), "unix://")
+	proxy.Hook(on("GET", "/containers/json", func(w http.ResponseWriter, r *http.Request) {
+		if err := os.Rename(socket, socket+".away"); err != nil {
+			t.Error(err)
+		}
+		w.Header().Set("Connection", "close")
+		proxy.Forward(w, r)
+	}))
+	if sb := mustList(t, p)[id]; sb.State != providers.StateUnknown {
+		t.Errorf("nobody could ask for its details, and it is %+v", sb)
+	}
+	proxy.Hook(nil)
+	if err := os.Rename(socket+".away", socket); err != nil {
+		t.Fatal(err)
+	}
+	if sb := mustList(t, p)[id]; sb.State != providers.StateRunning {
+		t.Errorf("the engine is back, and it is %+v", sb)
+	}
+}
+
 func TestAListThatFailsGivesNothing(t *testing.T) {
 	e := enginetest.Shared(t)
 	proxy := enginetest.NewProxy(t, e)

@@ -69,7 +69,7 @@ func (p *Provider) stop(ctx context.Context, sb providers.Sandbox, o providers.S
 			return err
 		}
 	}
-	return p.remove(ctx, sb.ID, o.Volumes, ended)
+	return p.remove(ctx, c, o.Volumes, ended)
 }
 
 // lookAgain inspects the container and refuses what must not be touched.
@@ -181,25 +181,27 @@ func (p *Provider) signal(ctx context.Context, id string, grace time.Duration) (
 }
 
 // remove deletes the container by force (DELETE /containers/{id}?force=1).
-// ended says that it is known to be there no longer than our own stop let it.
-func (p *Provider) remove(ctx context.Context, id string, volumes, ended bool) error {
+// ended says that our own stop ended it just before.
+func (p *Provider) remove(ctx context.Context, c container.InspectResponse, volumes, ended bool) error {
 	if err := p.removes.take(ctx); err != nil {
 		return fmt.Errorf("wait for a turn to remove: %w", err)
 	}
 	defer p.removes.free()
 	failed := p.bounded(ctx, p.deadlines.remove, func(ctx context.Context, e engine) error {
-		return e.ContainerRemove(ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: volumes})
+		return e.ContainerRemove(ctx, c.ID, container.RemoveOptions{Force: true, RemoveVolumes: volumes})
 	})
 	switch {
 	case failed.is(http.StatusNotFound) && ended:
-		return nil // with AutoRemove the engine was faster
+		return nil // it went because of us
+	case failed.is(http.StatusConflict) && ended && c.HostConfig != nil && c.HostConfig.AutoRemove:
+		return nil // the engine is removing it because of us
 	case failed.is(http.StatusConflict): // somebody is removing it already
-		_, err := p.settled(ctx, id, failed, func(providers.State) bool { return false })
+		_, err := p.settled(ctx, c.ID, failed, func(providers.State) bool { return false })
 		return err
 	case failed != nil:
 		return failed.translated()
 	}
-	p.inventory.forget(id)
+	p.inventory.forget(c.ID)
 	return nil
 }
 
