@@ -144,14 +144,16 @@ func TestAClientThatDripsItsHeadersIsCutOff(t *testing.T) {
 	served(t, Options{Metrics: registry(), Ready: ready}, func(t *testing.T, _ *Server, l *pipes) {
 		c := l.dial(t)
 		began := time.Now()
-		go func() {
+		var drip sync.WaitGroup
+		defer drip.Wait()
+		drip.Go(func() {
 			for _, b := range []byte("GET /metrics HTTP/1.1\r\nHost: x\r\nX-Drip: " + strings.Repeat("a", 1000)) {
 				if _, err := c.Write([]byte{b}); err != nil {
 					return
 				}
 				<-time.After(time.Second)
 			}
-		}()
+		})
 		answer, err := io.ReadAll(c)
 		if err != nil || strings.Contains(string(answer), "200 OK") {
 			t.Errorf("%q, %v", answer, err)
