@@ -2,8 +2,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -150,4 +153,27 @@ func until(t testing.TB, what string, is func() bool) {
 		case <-tick.C:
 		}
 	}
+}
+
+// dialSocket reaches whoever listens on a unix socket, whatever the address.
+func dialSocket(path string) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", path)
+	}
+}
+
+// fetch gives a page's body.
+func fetch(t testing.TB, client *http.Client, url string) string {
+	t.Helper()
+	resp, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s, %v: %s", url, resp.Status, err, b)
+	}
+	return string(b)
 }

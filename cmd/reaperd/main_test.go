@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
 
 	"github.com/reaperd/reaperd/internal/enginetest"
@@ -69,3 +70,10 @@ policies:
     match: {tags: {no.such.tag: nowhere}}
     limits: {max_uptime: 4h}
 `
+
+// configFlag is a command line that names a configuration and nothing else.
+func configFlag(path string) *pflag.FlagSet {
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	flags.String("config", path, "")
+	return flags
+}
