@@ -96,7 +96,7 @@ func demo(cmd *cobra.Command, env environment, exit bool) error {
 	}
 	err = demoWith(cmd, env, id, dir, engine, without, exit)
 	fmt.Fprintln(out, "\nClearing up.")
-	return errors.Join(err, janitor.finish())
+	return errors.Join(err, janitor.finish(err))
 }
 
 func demoID() (string, error) {

@@ -128,30 +128,35 @@ func (e demoEngine) startContainer(ctx context.Context, img string, s stray, id 
 	return made.ID, cli.ContainerStart(ctx, made.ID, container.StartOptions{})
 }
 
-// clearUp removes the demo's containers and its image.
-func (e demoEngine) clearUp(ctx context.Context, id string) error {
+// clearUp removes the demo's containers and its image, and says how many of
+// them it found.
+func (e demoEngine) clearUp(ctx context.Context, id string) (found int, err error) {
 	cli, err := e.client()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer cli.Close()
 	left, err := cli.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", demoTag+"="+id))})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var errs []error
 	for _, c := range left {
 		if c.Labels[demoTag] != id { // a filter only narrows; some engines ignore it
 			continue
 		}
+		found++
 		err := cli.ContainerRemove(ctx, c.ID, container.RemoveOptions{Force: true, RemoveVolumes: true})
 		if err != nil && !errdefs.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("remove %s: %w", c.ID, err))
 		}
 	}
 	_, err = cli.ImageRemove(ctx, "reaperd-demo:"+id, image.RemoveOptions{Force: true})
-	if err != nil && !errdefs.IsNotFound(err) {
+	switch {
+	case err == nil:
+		found++
+	case !errdefs.IsNotFound(err):
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	return found, errors.Join(errs...)
 }

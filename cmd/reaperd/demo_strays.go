@@ -139,8 +139,15 @@ func startJanitor(id, dir, engine string) (*janitor, error) {
 	return &janitor{cmd, pipe}, nil
 }
 
+// orderly is what the janitor is told by a demo that ended as it should: then
+// nothing that it asked for can still be on its way.
+const orderly = "orderly"
+
 // finish has the demo cleared up, and waits for it.
-func (j *janitor) finish() error {
+func (j *janitor) finish(err error) error {
+	if err == nil {
+		_, _ = io.WriteString(j.pipe, orderly) // without it the janitor only takes longer
+	}
 	_ = j.pipe.Close() // what counts is how the janitor ends
 	return j.cmd.Wait()
 }
@@ -153,19 +160,31 @@ func demoJanitorCommand(env environment) *cobra.Command {
 		Args:   cobra.ExactArgs(3),
 		RunE: func(_ *cobra.Command, args []string) error {
 			signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-			_, _ = io.Copy(io.Discard, env.stdin)
+			word, _ := io.ReadAll(env.stdin)
+			quiet := stragglers
+			if string(word) == orderly {
+				quiet = 0
+			}
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
-			return clearUp(ctx, args[0], args[1], demoEngine{address: args[2]})
+			return clearUp(ctx, args[0], args[1], demoEngine{address: args[2]}, quiet)
 		},
 	}
 }
 
-// clearUp ends everything that carries the demo's tag, by the same providers
-// that the daemon uses, and deletes the demo's image and files.
-func clearUp(ctx context.Context, id, dir string, engine demoEngine) error {
-	registry := all.Registry()
-	process, err := registry.Kind("process")
+const (
+	// stragglers is for how long a demo that was cut short may still have
+	// something come up: an engine finishes what a killed client asked for.
+	stragglers = 4 * time.Second
+	// clearUpTries is for how long an engine that fails is asked again.
+	clearUpTries = 10 * time.Second
+)
+
+// clearUp ends everything that carries the demo's tag, by the same provider
+// that the daemon uses, and deletes the demo's image and files. It looks again
+// until nothing was found for as long as quiet says.
+func clearUp(ctx context.Context, id, dir string, engine demoEngine, quiet time.Duration) error {
+	process, err := all.Registry().Kind("process")
 	if err != nil {
 		return err
 	}
@@ -173,24 +192,44 @@ func clearUp(ctx context.Context, id, dir string, engine demoEngine) error {
 	if err != nil {
 		return err
 	}
-	errs := []error{endTagged(ctx, p, id)}
-	if engine.address != "" {
-		errs = append(errs, engine.clearUp(ctx, id))
+	began := time.Now()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for last := began; ; {
+		found, err := endTagged(ctx, p, id)
+		if engine.address != "" {
+			n, failed := engine.clearUp(ctx, id)
+			found, err = found+n, errors.Join(err, failed)
+		}
+		switch {
+		case err != nil && time.Since(began) >= clearUpTries:
+			return errors.Join(err, os.RemoveAll(dir))
+		case err != nil || found > 0:
+			last = time.Now()
+		case time.Since(last) >= quiet:
+			return os.RemoveAll(dir)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err, os.RemoveAll(dir))
+		}
 	}
-	return errors.Join(append(errs, os.RemoveAll(dir))...)
 }
 
-func endTagged(ctx context.Context, p providers.Provider, id string) error {
-	found, err := p.List(ctx)
+// endTagged ends the processes of a demo and says how many sandboxes it found.
+func endTagged(ctx context.Context, p providers.Provider, id string) (found int, err error) {
+	listed, err := p.List(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var wg sync.WaitGroup
-	errs := make([]error, len(found))
-	for i, sb := range found {
+	errs := make([]error, len(listed))
+	for i, sb := range listed {
 		if sb.Tags[demoTag] != id {
 			continue
 		}
+		found++
 		wg.Go(func() {
 			err := p.Stop(ctx, sb, providers.StopOptions{Action: providers.ActionRemove})
 			if !errors.Is(err, providers.ErrNotFound) && !errors.Is(err, providers.ErrChanged) {
@@ -199,5 +238,5 @@ func endTagged(ctx context.Context, p providers.Provider, id string) error {
 		})
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	return found, errors.Join(errs...)
 }

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -8,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -175,6 +179,50 @@ func TestDemoClearsUpHoweverItEnds(t *testing.T) {
 			if tc.signal == os.Interrupt && c.ProcessState.ExitCode() != exitClean {
 				t.Errorf("exit code %d", c.ProcessState.ExitCode())
 			}
+		})
+	}
+}
+
+// TestDemoClearsUpWhatComesLate has the engine make a container, and an image,
+// only after the demo that asked for it was killed and first cleared up after.
+func TestDemoClearsUpWhatComesLate(t *testing.T) {
+	t.Parallel()
+	e := enginetest.Shared(t)
+	for name, held := range map[string]string{"container": "/containers/create", "image": "/images/create"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := enginetest.NewProxy(t, e)
+			reached, released, made := make(chan struct{}), make(chan struct{}), make(chan struct{})
+			var once sync.Once
+			p.Hook(func(r enginetest.Request) http.HandlerFunc {
+				if r.Path != held {
+					return nil
+				}
+				return func(w http.ResponseWriter, r *http.Request) {
+					first := false
+					once.Do(func() { first = true })
+					if !first {
+						return
+					}
+					body, _ := io.ReadAll(r.Body) // the engine has heard all of it
+					close(reached)
+					<-released
+					r = r.WithContext(context.WithoutCancel(r.Context()))
+					r.Body = io.NopCloser(bytes.NewReader(body))
+					p.Forward(w, r)
+					close(made)
+				}
+			})
+			c, temp := startDemo(t, p.Host())
+			<-reached
+			id := demoOf(temp)
+			p.Reset()
+			c.signal(t, syscall.SIGKILL)
+			c.wait(t)
+			until(t, "the janitor has looked once", func() bool { return len(p.Mutations()) > 0 }) // its first DELETE of the image
+			close(released)
+			<-made
+			until(t, "all is cleared away", func() bool { return len(remains(t, e, id, temp)) == 0 })
 		})
 	}
 }
