@@ -176,6 +176,12 @@ func TestStoppedMembersArePausedOnlyTogether(t *testing.T) {
 	if s := state(); s != providers.StatePaused {
 		t.Errorf("with both stopped: %s", s)
 	}
+	if err := a.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if s := state(); s != providers.StateRunning {
+		t.Errorf("with the first let go on: %s", s)
+	}
 }
 
 func TestAgeOutlivesTheFirstMember(t *testing.T) {
