@@ -79,9 +79,6 @@ func (d *Decision) settle(decisive *rule, o *origin, g *guard) {
 		d.Reason, d.Limit = d.Limit, ""
 		d.Due = later(due, g.until)
 	}
-	if decisive == nil && o.turn.IsZero() {
-		return // no deadline, now or to come
-	}
 	switch {
 	case g.forever:
 		d.Next = g.turn

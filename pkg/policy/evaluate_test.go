@@ -221,6 +221,39 @@ func TestATimeInTheFutureIsJudgedAnewWhenItComes(t *testing.T) {
 	}
 }
 
+func TestAProtectionBoundByATimeInTheFuture(t *testing.T) {
+	policies := rules("match: {everything: true}, limits: {max_uptime: 1m}")
+	f := running(func(f *policy.Facts) { f.Created, f.Pulse.FirstSeen = now.Add(time.Hour), now.Add(2*time.Hour) })
+	bounded := load(t, policies+"protect: [{everything: true, for: 30m}]\n")
+	if d := bounded.Evaluate(f, now); d.Reason != policy.Protected || !d.Next.Equal(f.Created) {
+		t.Errorf("until creation can be believed: %+v", d)
+	}
+	if d := bounded.Evaluate(f, f.Created.Add(30*time.Minute)); d.Verdict != policy.Reclaim {
+		t.Errorf("once it can: %+v", d)
+	}
+	unbounded := load(t, policies+"protect: [{tags: {env: dev}}, {everything: true, for: 30m}]\n")
+	if d := unbounded.Evaluate(f, now); d.Reason != policy.Protected || !d.Next.IsZero() {
+		t.Errorf("beside an unbounded one: %+v", d)
+	}
+}
+
+func TestUnknownAgeIsToldWhoeverAsked(t *testing.T) {
+	f := running(func(f *policy.Facts) { f.Created = time.Time{} })
+	for body, want := range map[string]bool{
+		rules("match: {everything: true}, limits: {max_age: 1d}"):                 true,
+		rules("match: {everything: true}, limits: {max_age: 1d}, mode: report"):   true,
+		"version: 1\nprotect: [{everything: true, for: 1d}]\n":                    true,
+		"version: 1\nprotect: [{everything: true}]\n":                             false,
+		rules("match: {everything: true}, limits: {max_uptime: 1d}"):              false,
+		rules("match: {everything: true}, limits: {ttl: {tag: absent, max: 1d}}"): false,
+		rules("match: {tags: {env: prod}}, limits: {max_age: 1d}"):                false,
+	} {
+		if d := load(t, body).Evaluate(f, now); d.UnknownAge != want {
+			t.Errorf("%s: %+v", body, d)
+		}
+	}
+}
+
 func TestPlanKeepsTheOrderAndReclaimsTheLongestOverdueFirst(t *testing.T) {
 	s := load(t, rules("match: {tags: {env: dev}}, limits: {max_age: 30m}"))
 	var facts []policy.Facts

@@ -3,8 +3,6 @@ package policy
 import (
 	"regexp"
 	"slices"
-
-	"github.com/reaperd/reaperd/pkg/providers"
 )
 
 // selector is one entry of match, unless or protect: all its clauses must
@@ -65,9 +63,15 @@ func (s *selector) spares(f *Facts) bool { return s.ask(f) != no }
 // most policies differ by.
 func (s *selector) ask(f *Facts) answer {
 	least := yes
-	for i := range s.Tags {
-		if least = min(least, s.Tags[i].ask(f.Tags)); least == no {
-			return no
+	switch {
+	case len(s.Tags) == 0:
+	case f.Tags == nil:
+		least = cannotSay
+	default:
+		for i := range s.Tags {
+			if !s.Tags[i].holds(f.Tags) {
+				return no
+			}
 		}
 	}
 	if len(s.Kinds) > 0 {
@@ -76,8 +80,8 @@ func (s *selector) ask(f *Facts) answer {
 	if len(s.Providers) > 0 {
 		least = min(least, oneOf(s.Providers, f.Provider))
 	}
-	if len(s.States) > 0 {
-		least = min(least, s.askState(f.State))
+	if len(s.States) > 0 { // a state that cannot be said is never judged
+		least = min(least, answerOf(slices.Contains(s.States, stateWord(f.State))))
 	}
 	if len(s.Names) > 0 && least != no {
 		least = min(least, s.askName(f.Name))
@@ -85,15 +89,9 @@ func (s *selector) ask(f *Facts) answer {
 	return least
 }
 
-func (c *tagClause) ask(tags map[string]string) answer {
-	if tags == nil {
-		return cannotSay
-	}
+func (c *tagClause) holds(tags map[string]string) bool {
 	value, present := tags[c.key]
-	if !present {
-		return no
-	}
-	return answerOf(c.want.any || slices.Contains(c.want.of, value))
+	return present && (c.want.any || slices.Contains(c.want.of, value))
 }
 
 func oneOf(words []word, text string) answer {
@@ -106,13 +104,6 @@ func oneOf(words []word, text string) answer {
 		}
 	}
 	return no
-}
-
-func (s *selector) askState(state providers.State) answer {
-	if !judged(state) {
-		return cannotSay
-	}
-	return answerOf(slices.Contains(s.States, stateWord(state)))
 }
 
 func (s *selector) askName(name string) answer {
