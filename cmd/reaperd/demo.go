@@ -37,7 +37,7 @@ itself.`,
 		},
 	}
 	cmd.Flags().BoolVar(&exit, "exit", false, "end when all is done; status 0 only if exactly the right ones are gone")
-	cmd.AddCommand(demoSleepCommand(env), demoJanitorCommand(env))
+	cmd.AddCommand(demoSleepCommand(), demoJanitorCommand(env))
 	return cmd
 }
 
@@ -113,7 +113,7 @@ func demoWith(cmd *cobra.Command, env environment, id, dir string, engine demoEn
 	if err != nil {
 		return err
 	}
-	defer logFile.Close()
+	defer func() { _ = logFile.Close() }()
 
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()

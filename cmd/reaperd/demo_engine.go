@@ -38,7 +38,7 @@ func findDemoEngine(ctx context.Context, env environment) (engine demoEngine, wi
 	e := demoEngine{address}
 	cli, err := e.client()
 	if err == nil {
-		defer cli.Close()
+		defer func() { _ = cli.Close() }()
 		_, err = cli.ContainerList(ctx, container.ListOptions{Limit: 1})
 	}
 	if err != nil {
@@ -53,7 +53,7 @@ func isStatic(path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
 			return false, nil
@@ -73,7 +73,7 @@ func (e demoEngine) buildImage(ctx context.Context, id string) (name string, err
 	if err != nil {
 		return "", err
 	}
-	defer cli.Close()
+	defer func() { _ = cli.Close() }()
 	r, w := io.Pipe()
 	go func() { _ = w.CloseWithError(tarSelf(w)) }()
 	name = "reaperd-demo:" + id
@@ -92,7 +92,7 @@ func tarSelf(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer self.Close()
+	defer func() { _ = self.Close() }()
 	info, err := self.Stat()
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (e demoEngine) startContainer(ctx context.Context, img string, s stray, id 
 	if err != nil {
 		return "", err
 	}
-	defer cli.Close()
+	defer func() { _ = cli.Close() }()
 	labels := map[string]string{demoTag: id}
 	for k, v := range s.tags {
 		labels[k] = v
@@ -135,7 +135,7 @@ func (e demoEngine) clearUp(ctx context.Context, id string) (found int, err erro
 	if err != nil {
 		return 0, err
 	}
-	defer cli.Close()
+	defer func() { _ = cli.Close() }()
 	left, err := cli.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", demoTag+"="+id))})
 	if err != nil {
 		return 0, err

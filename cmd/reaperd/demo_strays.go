@@ -84,7 +84,7 @@ func startProcess(s *stray, id string) error {
 	return cmd.Run()
 }
 
-func demoSleepCommand(env environment) *cobra.Command {
+func demoSleepCommand() *cobra.Command {
 	var detach bool
 	cmd := &cobra.Command{
 		Use:    "sleep [stubborn]",

@@ -64,7 +64,7 @@ policies:
     limits: {ttl: {tag: reaperd.ttl, max: 1d}}
     action: {type: remove, grace: 1s}
 `, "  - {name: local, kind: process}\n")
-	stray := func(name, ttl string) (*exec.Cmd, chan struct{}) {
+	stray := func(name, ttl string) chan struct{} {
 		cmd := exec.Command("sleep", "86400")
 		cmd.Env = []string{"REAPERD_SANDBOX=" + s.id + "-" + name, "REAPERD_TAGS=" + sceneTag + "=" + s.id + ",reaperd.ttl=" + ttl}
 		if err := cmd.Start(); err != nil {
@@ -79,10 +79,10 @@ policies:
 			_ = cmd.Process.Kill()
 			<-ended
 		})
-		return cmd, ended
+		return ended
 	}
-	_, soon := stray("soon", "1s")
-	_, late := stray("late", "1h")
+	soon := stray("soon", "1s")
+	late := stray("late", "1h")
 	d := s.daemon(t)
 	id := fmt.Sprintf("%d:%s-soon", os.Getuid(), s.id)
 	until(t, "it is reclaimed", func() bool { return len(d.logged("reclaimed", id)) == 1 })

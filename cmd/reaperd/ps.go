@@ -105,7 +105,7 @@ func (s seconds) IsZero() bool { return time.Time(s).IsZero() }
 
 // MarshalJSON writes a number with a fraction always, so that readers that tell
 // integers from floats get what PraisonAI gives them.
-func (s seconds) MarshalJSON() ([]byte, error) {
+func (s seconds) MarshalJSON() ([]byte, error) { //nolint:unparam // json.Marshaler asks for an error
 	if s.IsZero() {
 		return []byte("0.0"), nil
 	}

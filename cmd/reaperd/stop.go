@@ -118,11 +118,11 @@ func (o stopOrder) stop(ctx context.Context, out io.Writer, b *built, chosen []r
 		defer mu.Unlock()
 		r := byRef[res.Item.Facts.Ref]
 		name := fmt.Sprintf("%s (%s)", printable(r.InstanceID), r.Provider)
-		switch {
-		case res.Outcome == scan.OutcomeReclaimed:
+		switch res.Outcome {
+		case scan.OutcomeReclaimed:
 			stopped++
 			fmt.Fprintln(out, "Stopped", name)
-		case res.Outcome == scan.OutcomeGone:
+		case scan.OutcomeGone:
 			stopped++
 			fmt.Fprintln(out, "Stopped", name+": already gone")
 		default:
