@@ -254,6 +254,21 @@ func TestWaitingFollowsTheWallClock(t *testing.T) {
 	}
 }
 
+func TestAClockSetBackDuringAScanDoesNotPutOffTheNext(t *testing.T) {
+	bubble(t, setup{schedule: "0 * * * *"}, func(t *testing.T, r *rig) {
+		r.mem.Inject(fake.Faults{List: func(context.Context) error {
+			if r.mem.Calls("list") == 1 {
+				r.clock.adjust(-3 * 365 * 24 * time.Hour)
+			}
+			return nil
+		}})
+		stop := r.run()
+		pass(61 * time.Minute)
+		stop()
+		equal(t, "scans", r.mem.Calls("list"), 2)
+	})
+}
+
 func TestShutdownFinishesWhatWasBegunAndBeginsNothing(t *testing.T) {
 	bubble(t, setup{change: func(_ int, t *scan.Target) { t.Parallel = 2 }}, func(t *testing.T, r *rig) {
 		for i := range 6 {

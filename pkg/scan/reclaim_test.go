@@ -192,10 +192,12 @@ func TestWhatGoesAfterItWasGivenUpOnIsReclaimedOnce(t *testing.T) {
 	for _, tc := range []struct {
 		name, action string
 		end          func(r *rig)
-		after        time.Duration
 	}{
-		{"removed before the next list", "remove", func(r *rig) { r.mem.Delete("x") }, time.Minute},
-		{"stopped before the next list", "stop", func(r *rig) { r.mem.Put(r.up("x", 5*time.Hour, in(providers.StateExited))) }, time.Minute},
+		{"removed before the next list", "remove", func(r *rig) { r.mem.Delete("x") }},
+		{"stopped before the next list", "stop", func(r *rig) { r.mem.Put(r.up("x", 5*time.Hour, in(providers.StateExited))) }},
+		{"removed before the next look", "remove", func(r *rig) {
+			r.mem.Inject(fake.Faults{Get: func(context.Context, string) error { r.mem.Delete("x"); return nil }})
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			policies := "version: 1\npolicies: [{name: dev, match: {tags: {env: dev}}, limits: {max_uptime: 4h}, action: {type: " + tc.action + "}}]"
@@ -203,7 +205,7 @@ func TestWhatGoesAfterItWasGivenUpOnIsReclaimedOnce(t *testing.T) {
 				r.mem.Put(r.up("x", 5*time.Hour))
 				r.mem.Inject(fake.Faults{StopIgnored: func(string) bool { return true }})
 				equal(t, "outcome", r.once()["x"], scan.OutcomeStuck)
-				pass(tc.after)
+				pass(time.Minute)
 				tc.end(r)
 				for range 3 {
 					r.once()
@@ -229,6 +231,32 @@ func TestAnAbandonedStopIsNotGivenUpForLostWhileItCannotBeLookedAt(t *testing.T)
 		r.once()
 		r.once()
 		r.outcomes(map[scan.Outcome]float64{scan.OutcomeFailed: 1, scan.OutcomeReclaimed: 1})
+	})
+}
+
+func TestALaterFailureDoesNotHideThatAStopWasTaken(t *testing.T) {
+	bubble(t, setup{}, func(_ *testing.T, r *rig) {
+		r.mem.Put(r.up("x", 5*time.Hour))
+		r.mem.Inject(fake.Faults{StopIgnored: func(string) bool { return true }})
+		r.once()
+		r.mem.Inject(fake.Faults{Stop: func(context.Context, string) error { return providers.ErrDenied }})
+		pass(time.Minute)
+		r.once()
+		r.mem.Delete("x")
+		r.once()
+		r.outcomes(map[scan.Outcome]float64{scan.OutcomeFailed: 2, scan.OutcomeReclaimed: 1})
+	})
+}
+
+// Else a clock that had been wrong by a year would stop the tries for one.
+func TestTheNextTryDoesNotWaitForAClockThatWasSetBack(t *testing.T) {
+	bubble(t, setup{}, func(t *testing.T, r *rig) {
+		r.mem.Put(r.up("x", 3*365*24*time.Hour))
+		r.mem.Inject(fake.Faults{StopIgnored: func(string) bool { return true }})
+		r.once()
+		r.clock.adjust(-365 * 24 * time.Hour)
+		r.once()
+		equal(t, "stop calls", r.mem.Calls("stop"), 2)
 	})
 }
 
@@ -265,6 +293,11 @@ func TestAListThatContradictsGetCountsNothingTwice(t *testing.T) {
 		r.mem.Put(ghost)
 		r.once()
 		r.outcomes(map[scan.Outcome]float64{scan.OutcomeReclaimed: 2})
+
+		r.mem.Put(ghost) // and once more, ended by somebody else under our hands
+		r.mem.Inject(fake.Faults{Stop: func(context.Context, string) error { r.mem.Delete("x"); return providers.ErrNotFound }})
+		r.once()
+		r.outcomes(map[scan.Outcome]float64{scan.OutcomeReclaimed: 2, scan.OutcomeGone: 1})
 	})
 }
 

@@ -137,6 +137,7 @@ func TestScheduleWhereClocksChange(t *testing.T) {
 		{"America/Sao_Paulo", "0 0 * * *", time.Date(2018, 11, 3, 12, 0, 0, 0, time.UTC), []string{"11-04 03:00", "11-05 02:00"}},
 		{"America/Sao_Paulo", "0 0 * * *", time.Date(2018, 2, 16, 12, 0, 0, 0, time.UTC), []string{"02-17 02:00", "02-18 03:00", "02-19 03:00"}},
 		// What runs every hour runs through the change as time passes.
+		{"Asia/Kolkata", "0 * * * *", time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC), []string{"03-29 00:30", "03-29 01:30"}},
 		{"Europe/Berlin", "30 * * * *", time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC), []string{"03-29 00:30", "03-29 01:30", "03-29 02:30"}},
 		{"Europe/Berlin", "30 * * * *", time.Date(2026, 10, 25, 0, 0, 0, 0, time.UTC), []string{"10-25 00:30", "10-25 01:30", "10-25 02:30"}},
 	} {
