@@ -3,6 +3,7 @@ package strictyaml
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,8 +54,8 @@ func (d *Decoder) In(key string, f func()) {
 }
 
 // Decode fills the value that target points to from n. Struct fields are named
-// by their yaml tags; the option "zero" on a duration allows 0s. Several
-// targets, all pointers to structs, share one mapping: each takes its own keys
+// by their yaml tags; the option "zero" on a duration allows 0s, the option
+// "required" makes it a fault to leave the key out. Several targets, all pointers to structs, share one mapping: each takes its own keys
 // and a key that none has is a fault.
 func (d *Decoder) Decode(n *yaml.Node, target any, more ...any) {
 	values := []reflect.Value{reflect.ValueOf(target).Elem()}
@@ -214,15 +215,18 @@ func (d *Decoder) structs(n *yaml.Node, values []reflect.Value) {
 		return
 	}
 	fields := map[string]field{}
-	var names []string
+	var names, required []string
 	for _, v := range values {
 		for f, fv := range v.Fields() {
-			name, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-			if name == "" || name == "-" {
+			name, options := fieldKey(f)
+			if name == "" {
 				continue
 			}
-			fields[name] = field{fv, option == "zero"}
+			fields[name] = field{fv, slices.Contains(options, "zero")}
 			names = append(names, name)
+			if slices.Contains(options, "required") {
+				required = append(required, name)
+			}
 		}
 	}
 	seen := map[string]string{}
@@ -250,6 +254,11 @@ func (d *Decoder) structs(n *yaml.Node, values []reflect.Value) {
 			continue
 		}
 		d.In("."+name, func() { d.value(val, f.value, f.zero) })
+	}
+	for _, name := range required {
+		if _, given := seen[name]; !given {
+			d.Faultf(n, "%s is missing", name)
+		}
 	}
 	for _, v := range values {
 		if c, ok := v.Addr().Interface().(Checker); ok {

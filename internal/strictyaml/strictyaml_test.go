@@ -121,3 +121,43 @@ func TestSeveralTargetsShareOneMapping(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+type asked struct {
+	Name string        `yaml:"name,required" doc:"what it is called"`
+	Wait time.Duration `yaml:"wait,zero"`
+	Deep []inner       `yaml:"deep"`
+}
+
+func TestRequiredKeys(t *testing.T) {
+	root, _ := strictyaml.Parse("f.yaml", []byte("wait: 1h\n"))
+	var a asked
+	d := strictyaml.NewDecoder("f.yaml")
+	d.Decode(root, &a)
+	if got := d.Faults().Error(); got != "f.yaml:1:1: name is missing" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestSchema(t *testing.T) {
+	got := strictyaml.Schema(&asked{})
+	want := map[string]any{
+		"type": "object", "additionalProperties": false, "required": []string{"name"},
+		"properties": map[string]any{
+			"name": map[string]any{"type": []string{"string", "number", "boolean"}, "description": "what it is called"},
+			"wait": map[string]any{
+				"type": "string", "examples": []string{"90s", "90m", "1d12h"},
+				"pattern": `^([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$`,
+			},
+			"deep": map[string]any{
+				"type": "array", "minItems": 1,
+				"items": map[string]any{
+					"type": "object", "additionalProperties": false,
+					"properties": map[string]any{"text": map[string]any{"type": []string{"string", "number", "boolean"}}},
+				},
+			},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
