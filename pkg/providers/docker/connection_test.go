@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -218,10 +219,20 @@ func ranged(lowest, highest string) enginetest.Hook {
 func TestAnEngineUpgradedUnderUsIsNegotiatedWithAgain(t *testing.T) {
 	proxy := enginetest.NewProxyTo(t, "/nowhere")
 	p := openAt(t, proxy.Host())
+	var pings atomic.Int32
 	for _, versions := range [][2]string{{"1.12", "1.41"}, {"1.44", "1.52"}, {"1.12", "1.40"}, {"1.44", "1.47"}} {
-		proxy.Hook(ranged(versions[0], versions[1]))
+		speaks := ranged(versions[0], versions[1])
+		proxy.Hook(func(r enginetest.Request) http.HandlerFunc {
+			if r.Path == "/_ping" {
+				pings.Add(1)
+			}
+			return speaks(r)
+		})
 		for range 2 {
 			mustList(t, p)
+		}
+		if got := pings.Swap(0); got != 1 {
+			t.Errorf("%v took %d pings, want 1", versions, got)
 		}
 	}
 }

@@ -137,6 +137,9 @@ func TestOddStatesAndTimesAreNotTakenForAnswers(t *testing.T) {
 			t.Errorf("%q: created %v, started %v, revision %q, state %s", odd, sb.Created, sb.Started, sb.Revision, sb.State)
 		}
 	}
+	if sb := rewritten(func(s string) string { return strings.Replace(s, `"Status":"running"`, `"Status":"created"`, 1) }); !sb.Started.IsZero() {
+		t.Errorf("created, with a StartedAt all the same: started %v", sb.Started)
+	}
 	const zoned = "2026-11-30T12:00:00.5+02:00"
 	sb := rewritten(func(s string) string { return strings.Replace(s, c.State.StartedAt, zoned, 1) })
 	if want := time.Date(2026, 11, 30, 10, 0, 0, 5e8, time.UTC); !sb.Started.Equal(want) || sb.Started.Location() != time.UTC {
