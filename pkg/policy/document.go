@@ -42,7 +42,8 @@ func (doc *document) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) {
 type protection struct {
 	selector
 	bound
-	at *yaml.Node
+	at     *yaml.Node
+	source string // file:line
 }
 
 // bound is how old a sandbox may become under a protection; zero: as old as it
@@ -92,6 +93,7 @@ type rule struct {
 	at      *yaml.Node
 	source  string                // file:line
 	options providers.StopOptions // Action with its defaults
+	limits  []limit               // Limits and TagRules
 }
 
 // action is what a policy does, as it is written.
@@ -127,6 +129,7 @@ func (r *rule) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) {
 		r.Mode = Enforce
 	}
 	r.options = r.Action.options()
+	r.limits = r.compile()
 }
 
 // CheckYAML implements strictyaml.Checker.

@@ -50,12 +50,16 @@ func (s *Set) Evaluate(f *Facts, now time.Time) Decision {
 		if f.State.Satisfies(r.options.Action) {
 			continue
 		}
-		due, limit := r.deadline(f, &enforced, &d.Malformed)
+		due, limit := r.deadline(f, &enforced)
 		if !due.IsZero() && (decisive == nil || r.precedes(due, decisive, d.Due)) {
 			decisive, d.Due, d.Limit = r, due, limit
 		}
 	}
-	slices.Sort(d.Malformed)
+	if enforced.unclear != nil || reported.unclear != nil {
+		d.Malformed = slices.Concat(enforced.unclear, reported.unclear)
+		slices.Sort(d.Malformed)
+		d.Malformed = slices.Compact(d.Malformed)
+	}
 	d.UnknownAge = enforced.unbelieved || reported.unbelieved || g.unbelieved
 	d.settle(decisive, &enforced, &g)
 	return d
@@ -94,7 +98,7 @@ func (d *Decision) report(r *rule, f *Facts, o *origin, g *guard) {
 	if f.State.Satisfies(r.options.Action) {
 		return
 	}
-	due, why := r.deadline(f, o, &d.Malformed)
+	due, why := r.deadline(f, o)
 	if due.IsZero() || due.After(o.now) || g.keeps() {
 		return
 	}
@@ -112,6 +116,17 @@ func (r *rule) applies(f *Facts) bool {
 		}
 	}
 	return true
+}
+
+// deadline gives when the first of the rule's limits falls due, and which
+// reason that gives; zero: none does. The first of equal ones wins.
+func (r *rule) deadline(f *Facts, o *origin) (due time.Time, reason Reason) {
+	for i := range r.limits {
+		if v := r.limits[i].judge(f, o); !v.due.IsZero() && (due.IsZero() || v.due.Before(due)) {
+			due, reason = v.due, v.reason
+		}
+	}
+	return due, reason
 }
 
 // precedes says whether the rule with its deadline decides rather than one
@@ -148,8 +163,8 @@ func (s *Set) protection(f *Facts, now time.Time) guard {
 			g.sure = g.sure || hit == yes
 			continue
 		}
-		from, ok := g.from(f.Created)
-		if !ok {
+		from, name := g.from(f.Created, "created")
+		if name == "" {
 			g.forever = true // an age that cannot be told is not over
 			g.sure = g.sure || hit == yes
 			continue

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"time"
 
 	"github.com/reaperd/reaperd/pkg/providers"
@@ -42,23 +43,32 @@ type origin struct {
 	// turn is the earliest time that is not believed only because it lies in
 	// the future: when it comes, a verdict can change. Zero: none.
 	turn time.Time
+	// unclear are the keys of tags that could not be understood.
+	unclear []string
 }
 
-// from gives the provider's time t if it can be believed, else first seen.
-// False: neither can.
-func (o *origin) from(t time.Time) (time.Time, bool) {
+// malformed notes a tag that cannot be understood.
+func (o *origin) malformed(key string) {
+	if !slices.Contains(o.unclear, key) {
+		o.unclear = append(o.unclear, key)
+	}
+}
+
+// from gives the provider's time t if it can be believed, else first seen, and
+// says which: name or "first seen". Neither can: zero and "".
+func (o *origin) from(t time.Time, name string) (time.Time, string) {
 	if plausible(t) {
 		if !t.After(o.now) {
-			return t, true
+			return t, name
 		}
 		o.turn = earlier(o.turn, t)
 	}
 	o.unbelieved = true
 	if plausible(o.firstSeen) {
-		return o.firstSeen, true
+		return o.firstSeen, "first seen"
 	}
 	o.blind = true
-	return time.Time{}, false
+	return time.Time{}, ""
 }
 
 // earlier gives the earlier of two times, of which a zero one counts as never.

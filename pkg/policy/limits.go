@@ -1,8 +1,9 @@
 package policy
 
 import (
-	"slices"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/reaperd/reaperd/internal/duration"
 	"github.com/reaperd/reaperd/pkg/providers"
@@ -53,66 +54,117 @@ func appliesIn(r Reason, s providers.State) bool {
 	return ages(s)
 }
 
-// deadline gives when the first of the rule's limits and tag rules falls due,
-// and which one that is; zero: none does. The first of equal ones in the order
-// below wins.
-func (r *rule) deadline(f *Facts, o *origin, malformed *[]string) (due time.Time, reason Reason) {
-	consider := func(from time.Time, after time.Duration, why Reason) {
-		start, ok := o.from(from)
-		if !ok {
-			return
-		}
-		if at := start.Add(after); due.IsZero() || at.Before(due) {
-			due, reason = at, why
+// limit is one limit or tag rule of a policy, ready to judge by.
+type limit struct {
+	reason Reason // the one it gives
+	key    string // where it stands in the policy
+	at     *yaml.Node
+	after  time.Duration // how long it gives; for ttl at most
+	tag    string        // that ttl reads
+	rules  *tagRules
+}
+
+// compile gives the limits and tag rules that the policy has, in the order in
+// which equal deadlines are decided.
+func (r *rule) compile() []limit {
+	var out []limit
+	add := func(given bool, section, key string, l limit) {
+		if given {
+			l.key, l.at = section+"."+key, valueOf(valueOf(r.at, section), key)
+			out = append(out, l)
 		}
 	}
 	if l := r.Limits; l != nil {
-		if l.MaxUptime > 0 && appliesIn(MaxUptime, f.State) {
-			consider(f.Started, l.MaxUptime, MaxUptime)
-		}
-		if l.MaxAge > 0 && appliesIn(MaxAge, f.State) {
-			consider(f.Created, l.MaxAge, MaxAge)
-		}
-		if l.TTL != nil && appliesIn(TTLTag, f.State) {
-			if wish, ok := l.TTL.wish(f.Tags, malformed); ok {
-				consider(f.Created, wish, TTLTag)
-			}
+		add(l.MaxUptime > 0, "limits", "max_uptime", limit{reason: MaxUptime, after: l.MaxUptime})
+		add(l.MaxAge > 0, "limits", "max_age", limit{reason: MaxAge, after: l.MaxAge})
+		if l.TTL != nil {
+			add(true, "limits", "ttl", limit{reason: TTLTag, after: l.TTL.Max, tag: string(l.TTL.Tag)})
 		}
 	}
-	if t := r.TagRules; t != nil && appliesIn(TagMissing, f.State) && t.violated(f.Tags) {
-		consider(f.Created, t.grace(), TagMissing)
+	if t := r.TagRules; t != nil {
+		add(true, "tag_rules", "require", limit{reason: TagMissing, after: t.grace(), rules: t})
 	}
-	return due, reason
+	return out
 }
 
-// wish reads the tag. One that cannot be understood is noted, and neither
+// ruling is what a limit says of one sandbox.
+type ruling struct {
+	due    time.Time // zero: no deadline, and none says why
+	reason Reason    // that the deadline gives
+	since  time.Time // what it counts from, and what that is
+	from   string
+	none   string
+}
+
+// Why a limit gives no deadline.
+const (
+	notJudged  = "not judged in this state"
+	noTime     = "no time to count from"
+	tagAbsent  = "the tag is absent"
+	tagUnclear = "the tag cannot be understood"
+	tagsUnsaid = "the tags cannot be said"
+	tagsInRule = "the tags are as they shall be"
+)
+
+// judge gives the deadline that the limit sets.
+func (l *limit) judge(f *Facts, o *origin) ruling {
+	if !appliesIn(l.reason, f.State) {
+		return ruling{none: notJudged}
+	}
+	switch l.reason {
+	case MaxUptime:
+		return l.counting(o, f.Started, "started", l.after)
+	case MaxAge:
+		return l.counting(o, f.Created, "created", l.after)
+	case TTLTag:
+		return l.wish(f, o)
+	default:
+		if none := l.rules.kept(f.Tags); none != "" {
+			return ruling{none: none}
+		}
+		return l.counting(o, f.Created, "created", l.after)
+	}
+}
+
+// counting sets the deadline a while after the provider's time t, or after
+// first seen if that cannot be believed.
+func (l *limit) counting(o *origin, t time.Time, name string, after time.Duration) ruling {
+	since, from := o.from(t, name)
+	if from == "" {
+		return ruling{none: noTime}
+	}
+	return ruling{due: since.Add(after), reason: l.reason, since: since, from: from}
+}
+
+// wish reads a ttl tag. One that cannot be understood is noted, and neither
 // kills nor protects.
-func (t *ttl) wish(tags map[string]string, malformed *[]string) (time.Duration, bool) {
-	key := string(t.Tag)
-	text, present := tags[key]
-	if !present {
-		return 0, false
+func (l *limit) wish(f *Facts, o *origin) ruling {
+	text, present := f.Tags[l.tag]
+	switch {
+	case f.Tags == nil:
+		return ruling{none: tagsUnsaid}
+	case !present:
+		return ruling{none: tagAbsent}
 	}
 	wish, err := duration.Parse(text)
 	if err != nil {
-		if !slices.Contains(*malformed, key) {
-			*malformed = append(*malformed, key)
-		}
-		return 0, false
+		o.malformed(l.tag)
+		return ruling{none: tagUnclear}
 	}
-	return min(wish, t.Max), true
+	return l.counting(o, f.Created, "created", min(wish, l.after))
 }
 
-func (t *tagRules) violated(tags map[string]string) bool {
+// kept says why the sandbox does not violate the rules, or "" if it does.
+func (t *tagRules) kept(tags map[string]string) string {
 	if tags == nil {
-		return false
+		return tagsUnsaid
 	}
 	for _, key := range t.Require {
 		if _, present := tags[string(key)]; !present {
-			return true
+			return ""
 		}
 	}
-	return false
+	return tagsInRule
 }
 
 func (t *tagRules) grace() time.Duration {

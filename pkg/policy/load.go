@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/reaperd/reaperd/internal/strictyaml"
 	"github.com/reaperd/reaperd/pkg/providers"
 )
@@ -60,7 +58,9 @@ func (l *loader) load(f File) {
 	c.faults.Decode(root, &doc)
 	sound := len(c.faults.Faults()) == 0
 	for i := range doc.Protect {
-		c.in(".protect"+index(i), func() { c.selector(&doc.Protect[i].selector) })
+		p := &doc.Protect[i]
+		p.source = fmt.Sprintf("%s:%d", f.Name, p.at.Line)
+		c.in(".protect"+index(i), func() { c.selector(&p.selector) })
 	}
 	for i := range doc.Policies {
 		r := &doc.Policies[i]
@@ -135,39 +135,16 @@ func (c *checker) words(key string, words []word, known []string, report func(w 
 // that the policy selects is both judged by it and changed by the action.
 func (c *checker) reach(r *rule) {
 	action := r.options.Action
-	for _, limit := range r.written() {
+	for i := range r.limits {
+		limit := &r.limits[i]
 		acts := slices.ContainsFunc(providers.States(), func(s providers.State) bool {
 			selected := len(r.Match.States) == 0 || slices.Contains(r.Match.States, stateWord(s))
 			return selected && appliesIn(limit.reason, s) && !s.Satisfies(action)
 		})
 		if !acts {
-			c.in(limit.key, func() {
+			c.in("."+limit.key, func() {
 				c.faults.Faultf(limit.at, "can never act on %s ones: there it is not judged, or %s changes nothing", orList(r.Match.States), action)
 			})
 		}
 	}
-}
-
-// written is a limit or tag rule where it stands in a policy.
-type written struct {
-	reason Reason
-	key    string
-	at     *yaml.Node
-}
-
-// written gives the limits and tag rules that the policy has, in the order in
-// which equal deadlines are decided.
-func (r *rule) written() []written {
-	var out []written
-	add := func(given bool, reason Reason, section, key string) {
-		if given {
-			out = append(out, written{reason, "." + section + "." + key, valueOf(valueOf(r.at, section), key)})
-		}
-	}
-	l := r.Limits
-	add(l != nil && l.MaxUptime > 0, MaxUptime, "limits", "max_uptime")
-	add(l != nil && l.MaxAge > 0, MaxAge, "limits", "max_age")
-	add(l != nil && l.TTL != nil, TTLTag, "limits", "ttl")
-	add(r.TagRules != nil, TagMissing, "tag_rules", "require")
-	return out
 }

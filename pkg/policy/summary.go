@@ -10,8 +10,8 @@ import (
 // describe gives the policy with its effective values.
 func (r *rule) describe() Policy {
 	p := Policy{Name: r.Name, Source: r.source, Mode: r.Mode, Action: r.options, Summary: r.summary()}
-	for _, w := range r.written() {
-		p.Reasons = append(p.Reasons, w.reason)
+	for i := range r.limits {
+		p.Reasons = append(p.Reasons, r.limits[i].reason)
 	}
 	return p
 }
@@ -42,21 +42,25 @@ func (r *rule) summary() string {
 
 func (r *rule) limitsSummary() []string {
 	var out []string
-	if l := r.Limits; l != nil {
-		if l.MaxUptime > 0 {
-			out = append(out, "at most "+duration.Format(l.MaxUptime)+" up")
-		}
-		if l.MaxAge > 0 {
-			out = append(out, "at most "+duration.Format(l.MaxAge)+" old")
-		}
-		if l.TTL != nil {
-			out = append(out, "as long as its tag "+string(l.TTL.Tag)+" says, at most "+duration.Format(l.TTL.Max))
-		}
-	}
-	if t := r.TagRules; t != nil {
-		out = append(out, "tagged "+join(t.Require, " and ")+" within "+duration.Format(t.grace()))
+	for i := range r.limits {
+		out = append(out, r.limits[i].String())
 	}
 	return out
+}
+
+// String says in words what the limit asks of a sandbox.
+func (l *limit) String() string {
+	after := duration.Format(l.after)
+	switch l.reason {
+	case MaxUptime:
+		return "at most " + after + " up"
+	case MaxAge:
+		return "at most " + after + " old"
+	case TTLTag:
+		return "as long as its tag " + l.tag + " says, at most " + after
+	default:
+		return "tagged " + join(l.rules.Require, " and ") + " within " + after
+	}
 }
 
 // summary says in words what the selector selects.
