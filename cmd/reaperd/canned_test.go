@@ -21,7 +21,11 @@ type cannedEngine struct {
 	containers []canned
 	changes    []string // requests that change something
 	sick       bool     // answers nothing but 500
+	stubborn   string   // the container that it fails to delete
 }
+
+// cannedError makes an answer a status of 500.
+type cannedError string
 
 type canned struct {
 	id, name, image, status string
@@ -51,6 +55,9 @@ func newCannedEngine(t *testing.T, containers ...canned) *cannedEngine {
 		return nil
 	}))
 	mux.HandleFunc("DELETE /v1.41/containers/{id}", e.answer(func(r *http.Request) any {
+		if r.PathValue("id") == e.stubborn {
+			return cannedError("device busy")
+		}
 		e.changes = append(e.changes, r.Method+" "+r.URL.RequestURI())
 		i := e.index(r)
 		if i < 0 {
@@ -81,6 +88,10 @@ func (e *cannedEngine) answer(f func(*http.Request) any) http.HandlerFunc {
 		if v == nil {
 			w.WriteHeader(http.StatusNotFound)
 			v = map[string]string{"message": "No such container"}
+		}
+		if text, ok := v.(cannedError); ok {
+			w.WriteHeader(http.StatusInternalServerError)
+			v = map[string]string{"message": string(text)}
 		}
 		_ = json.NewEncoder(w).Encode(v)
 	}

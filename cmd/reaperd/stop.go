@@ -80,7 +80,7 @@ func (o stopOrder) run(cmd *cobra.Command, env environment) error {
 	} else {
 		chosen = matched(rows)
 		if len(chosen) == 0 && troubled(reports) == nil {
-			fmt.Fprintln(out, "No running sandboxes.")
+			sayNothingToStop(out, rows)
 			return nil
 		}
 	}
@@ -194,6 +194,21 @@ func refuse(out io.Writer, id string, candidates []row) {
 	for _, r := range candidates {
 		fmt.Fprintf(out, "  %s (%s, %s)\n", printable(r.item.Facts.ID), r.Provider, printable(r.item.Facts.Name))
 	}
+}
+
+// sayNothingToStop tells "nothing runs" from "what runs is none of ours".
+func sayNothingToStop(out io.Writer, rows []row) {
+	running := 0
+	for _, r := range rows {
+		if r.item.Facts.State == providers.StateRunning {
+			running++
+		}
+	}
+	if running == 0 {
+		fmt.Fprintln(out, "No running sandboxes.")
+		return
+	}
+	fmt.Fprintf(out, "No running sandboxes that a policy takes; %d left alone. See: reaperd plan\n", running)
 }
 
 // quote writes an id in single quotes, which is what scripts that read

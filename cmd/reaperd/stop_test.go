@@ -165,8 +165,33 @@ func TestStopAllTakesWhatAPolicyMatches(t *testing.T) {
 			t.Errorf("it also did %s", change)
 		}
 	}
-	if got, want := reaperd(t, nil, "stop", "--all", "-c", config), (said{exitClean, "No running sandboxes.\n", ""}); got != want {
+	const none = "No running sandboxes that a policy takes; 2 left alone. See: reaperd plan\n"
+	if got, want := reaperd(t, nil, "stop", "--all", "-c", config), (said{exitClean, none, ""}); got != want {
 		t.Errorf("again: got %+v, want %+v", got, want)
+	}
+}
+
+func TestStopAllOfNothing(t *testing.T) {
+	t.Parallel()
+	ended := managed("333333333333", "ended")
+	ended.status = "exited"
+	config := cannedConfig(t, stopPolicies, "docker", newCannedEngine(t, ended))
+	if got, want := reaperd(t, nil, "stop", "--all", "-c", config), (said{exitClean, "No running sandboxes.\n", ""}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// TestAFailedStopDoesNotEndTheOthers has an engine that fails to delete one.
+func TestAFailedStopDoesNotEndTheOthers(t *testing.T) {
+	t.Parallel()
+	e := newCannedEngine(t, managed("111111111111", "a"), managed("222222222222", "b"))
+	e.stubborn = hexID("111111111111")
+	got := reaperd(t, nil, "stop", "--all", "-c", cannedConfig(t, stopPolicies, "docker", e))
+	if got.code != exitTrouble || got.errors != "" || !strings.HasSuffix(got.out, "\n\n1 stopped, 1 failed\n") ||
+		!strings.Contains(got.out, "Stopped docker_222222222222 (docker)\n") ||
+		!strings.Contains(got.out, "Failed to stop docker_111111111111 (docker): remove "+e.stubborn+": ") ||
+		!strings.Contains(got.out, "device busy") {
+		t.Errorf("got %+v", got)
 	}
 }
 
