@@ -35,10 +35,14 @@ func onlyKeys(n *yaml.Node, keys ...string) bool {
 	return true
 }
 
-// refuseEmpty reports each list and mapping under n that holds nothing.
-func refuseEmpty(d *strictyaml.Decoder, n *yaml.Node) {
+// refuseEmpty reports each list and mapping under n that holds nothing, save
+// under the keys that report themselves what they lack.
+func refuseEmpty(d *strictyaml.Decoder, n *yaml.Node, except ...string) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, val := n.Content[i], n.Content[i+1]
+		if slices.Contains(except, key.Value) {
+			continue
+		}
 		if val.Kind != yaml.ScalarNode && len(val.Content) == 0 {
 			d.In("."+key.Value, func() { d.Faultf(val, "is empty: fill it or remove the key") })
 		}

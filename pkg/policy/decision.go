@@ -58,10 +58,18 @@ type Reason string
 
 // Why a sandbox is reclaimed. Only these are given with Reclaim and Shadow.
 const (
-	MaxUptime  Reason = "max_uptime"  // its present run lasted too long
-	MaxAge     Reason = "max_age"     // it exists for too long
-	TTLTag     Reason = "ttl_tag"     // it outlived the wish in its own tag
-	TagMissing Reason = "tag_missing" // it lacks a tag that it must have
+	MaxUptime      Reason = "max_uptime"      // its present run lasted too long
+	MaxAge         Reason = "max_age"         // it exists for too long
+	MaxIdle        Reason = "max_idle"        // it runs and does nothing
+	MaxStopped     Reason = "max_stopped"     // it ended and lies around
+	MaxPaused      Reason = "max_paused"      // it is paused or suspended for too long
+	TTLTag         Reason = "ttl_tag"         // it outlived the wish in its own tag
+	ExpiresTag     Reason = "expires_tag"     // the time in its own tag has come
+	HeartbeatLost  Reason = "heartbeat_lost"  // it beat, and does no more
+	HeartbeatNever Reason = "heartbeat_never" // it should beat, and never did
+	LeaseExpired   Reason = "lease_expired"   // no lease on it was renewed
+	LeaseReleased  Reason = "lease_released"  // every lease on it was let go
+	TagMissing     Reason = "tag_missing"     // it lacks a tag that it must have
 )
 
 // Why a sandbox is kept. Only these are given with Keep.

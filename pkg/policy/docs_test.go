@@ -39,7 +39,9 @@ func TestEveryReasonIsInTheDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range []policy.Reason{
-		policy.MaxUptime, policy.MaxAge, policy.TTLTag, policy.TagMissing, policy.Unmatched, policy.Protected,
+		policy.MaxUptime, policy.MaxAge, policy.MaxIdle, policy.MaxStopped, policy.MaxPaused, policy.TTLTag, policy.ExpiresTag,
+		policy.HeartbeatLost, policy.HeartbeatNever, policy.LeaseExpired, policy.LeaseReleased, policy.TagMissing,
+		policy.Unmatched, policy.Protected,
 		policy.WithinLimits, policy.UnknownAge, policy.InTransition, policy.NotOwned, policy.Self,
 	} {
 		if !strings.Contains(string(data), "`"+string(r)+"`") {

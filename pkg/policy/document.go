@@ -90,10 +90,11 @@ type rule struct {
 	Action   action    `yaml:"action"`
 	Mode     Mode      `yaml:"mode"`
 
-	at      *yaml.Node
-	source  string                // file:line
-	options providers.StopOptions // Action with its defaults
-	limits  []limit               // Limits and TagRules
+	at        *yaml.Node
+	source    string                // file:line
+	options   providers.StopOptions // Action with its defaults
+	satisfied stateSet              // in which the action would change nothing
+	limits    []limit               // Limits and TagRules
 }
 
 // action is what a policy does, as it is written.
@@ -129,6 +130,7 @@ func (r *rule) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) {
 		r.Mode = Enforce
 	}
 	r.options = r.Action.options()
+	r.satisfied = satisfying(r.options.Action)
 	r.limits = r.compile()
 }
 
@@ -137,24 +139,6 @@ func (s *selector) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) {
 	refuseEmpty(d, n)
 	if everything := valueOf(n, "everything"); everything != nil && everything.ShortTag() == "!!bool" && !s.Everything {
 		d.In(".everything", func() { d.Faultf(everything, "can only be true: remove the key") })
-	}
-}
-
-// CheckYAML implements strictyaml.Checker.
-func (l *limits) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) { refuseEmpty(d, n) }
-
-// CheckYAML implements strictyaml.Checker.
-func (t *ttl) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) {
-	if len(n.Content) > 0 { // an empty one is reported by the limits
-		require(d, n, "tag", "max")
-	}
-}
-
-// CheckYAML implements strictyaml.Checker.
-func (t *tagRules) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) {
-	refuseEmpty(d, n)
-	if len(n.Content) > 0 { // an empty one is reported by the policy
-		require(d, n, "require")
 	}
 }
 
@@ -218,12 +202,12 @@ func (s *stateWord) DecodeYAML(d *strictyaml.Decoder, n *yaml.Node) {
 	}
 	var known []string
 	for _, k := range providers.States() {
-		if judged(k) {
+		if judgedStates&setOf(k) != 0 {
 			known = append(known, string(k))
 		}
 	}
 	switch state := providers.State(t); {
-	case judged(state):
+	case judgedStates&setOf(state) != 0:
 		*s = stateWord(t)
 	case state.Valid():
 		d.Faultf(n, "a sandbox in state %s is always kept, so nothing can select it", t)

@@ -21,7 +21,10 @@ func (s *Set) Evaluate(f *Facts, now time.Time) Decision {
 		return Decision{Verdict: Keep, Reason: Self}
 	case f.Owner != "":
 		return Decision{Verdict: Keep, Reason: NotOwned}
-	case !judged(f.State):
+	}
+	state := setOf(f.State)
+	switch {
+	case judgedStates&state == 0:
 		return Decision{Verdict: Keep, Reason: InTransition}
 	case s == nil:
 		return Decision{Verdict: Keep, Reason: Unmatched}
@@ -32,7 +35,7 @@ func (s *Set) Evaluate(f *Facts, now time.Time) Decision {
 		return Decision{Verdict: Keep, Reason: Protected, UnknownAge: g.unbelieved}
 	}
 	d := Decision{Verdict: Keep, Reason: Unmatched}
-	enforced := origin{now: now, firstSeen: f.Pulse.FirstSeen}
+	enforced := origin{now: now, firstSeen: f.Pulse.FirstSeen, state: state}
 	reported := enforced
 	var decisive *rule
 	for i := range s.policies {
@@ -47,7 +50,7 @@ func (s *Set) Evaluate(f *Facts, now time.Time) Decision {
 		if d.Reason == Unmatched {
 			d.Reason = WithinLimits
 		}
-		if f.State.Satisfies(r.options.Action) {
+		if r.satisfied&state != 0 {
 			continue
 		}
 		due, limit := r.deadline(f, &enforced)
@@ -95,7 +98,7 @@ func (d *Decision) settle(decisive *rule, o *origin, g *guard) {
 
 // report adds what a policy in report mode would do now.
 func (d *Decision) report(r *rule, f *Facts, o *origin, g *guard) {
-	if f.State.Satisfies(r.options.Action) {
+	if r.satisfied&o.state != 0 {
 		return
 	}
 	due, why := r.deadline(f, o)

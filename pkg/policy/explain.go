@@ -38,11 +38,11 @@ func (r *rule) explain(f *Facts, now time.Time) PolicyTrace {
 	for i := range r.Unless {
 		t.Unless = append(t.Unless, r.Unless[i].selector.explain(f, r.Unless[i].at))
 	}
-	o := origin{now: now, firstSeen: f.Pulse.FirstSeen}
+	o := origin{now: now, firstSeen: f.Pulse.FirstSeen, state: setOf(f.State)}
 	for i := range r.limits {
 		l := &r.limits[i]
 		v := l.judge(f, &o)
-		if f.State.Satisfies(r.options.Action) && v.none == "" {
+		if r.satisfied&o.state != 0 && v.none == "" {
 			v = ruling{none: "to " + string(r.options.Action) + " it would change nothing"}
 		}
 		lt := LimitTrace{Key: l.key, Line: l.at.Line, Reason: l.reason, Wants: l.String(), From: v.from, Since: v.since, Due: v.due, Note: v.none}

@@ -6,170 +6,118 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/reaperd/reaperd/internal/duration"
-	"github.com/reaperd/reaperd/pkg/providers"
+	"github.com/reaperd/reaperd/internal/strictyaml"
 )
 
-// limits are a policy's limits; a zero duration or nil is a limit not given.
+// limits are a policy's limits as they are written; a zero duration or nil is
+// a limit not given.
 type limits struct {
-	MaxUptime time.Duration `yaml:"max_uptime"`
-	MaxAge    time.Duration `yaml:"max_age"`
-	TTL       *ttl          `yaml:"ttl"`
+	MaxUptime  time.Duration `yaml:"max_uptime" doc:"How long it may run, from its last start. An engine's own restarts do not begin it anew."`
+	MaxAge     time.Duration `yaml:"max_age" doc:"How long it may exist, from its creation."`
+	MaxIdle    time.Duration `yaml:"max_idle" doc:"How long it may run without doing work, on kinds that can tell."`
+	MaxStopped time.Duration `yaml:"max_stopped" doc:"How long it may lie around once it has ended."`
+	MaxPaused  time.Duration `yaml:"max_paused" doc:"How long it may stay paused or suspended. On some kinds its saved state is destroyed with it."`
+	TTL        *tagWish      `yaml:"ttl" doc:"The sandbox's own wish: a tag that holds a duration, from its creation, never longer than max."`
+	Expires    *tagWish      `yaml:"expires" doc:"The sandbox's own wish: a tag that holds a time, in RFC 3339 or unix seconds, never later than max after its creation."`
+	Heartbeat  *heartbeat    `yaml:"heartbeat" doc:"How long it may go without a heartbeat or a live lease."`
 }
 
-// ttl is the sandbox's own wish for its life, read from a tag and never longer
-// than Max.
-type ttl struct {
-	Tag tagKey        `yaml:"tag"`
-	Max time.Duration `yaml:"max"`
+// CheckYAML implements strictyaml.Checker.
+func (l *limits) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) {
+	refuseEmpty(d, n, "ttl", "expires", "heartbeat")
 }
 
-// tagRules say which tags a sandbox must carry once Grace is over.
-type tagRules struct {
-	Require []tagKey       `yaml:"require"`
-	Grace   *time.Duration `yaml:"grace,zero"`
+// tagWish names a tag in which a sandbox says how long it wants to live, and
+// the longest that it is granted.
+type tagWish struct {
+	Tag tagKey        `yaml:"tag,required" doc:"The key of the tag."`
+	Max time.Duration `yaml:"max,required" doc:"The longest that is granted."`
 }
 
-// judged says whether a sandbox in this state is judged at all: one that
-// changes is left alone until that is over, and of one in a state that is not
-// known nothing is known.
-func judged(s providers.State) bool {
-	return s.Valid() && s != providers.StateChanging && s != providers.StateUnknown
-}
-
-// runs says whether a sandbox in this state has an uptime.
-func runs(s providers.State) bool {
-	return s == providers.StateStarting || s == providers.StateRunning || s == providers.StatePaused
-}
-
-// ages says whether age counts in this state. What is suspended was put aside
-// on purpose, and to end it destroys what was saved.
-func ages(s providers.State) bool { return judged(s) && s != providers.StateSuspended }
-
-// appliesIn says whether a limit or tag rule, known by the reason it gives, is
-// judged in this state.
-func appliesIn(r Reason, s providers.State) bool {
-	if r == MaxUptime {
-		return runs(s)
-	}
-	return ages(s)
+// heartbeat is the limit on silence.
+type heartbeat struct {
+	Timeout  time.Duration `yaml:"timeout,required" doc:"How long it may be silent."`
+	Required bool          `yaml:"required" doc:"Also for one that never sent a heartbeat and names no lease."`
 }
 
 // limit is one limit or tag rule of a policy, ready to judge by.
 type limit struct {
-	reason Reason // the one it gives
+	reason Reason // the one it gives; of a heartbeat the commonest
 	key    string // where it stands in the policy
 	at     *yaml.Node
-	after  time.Duration // how long it gives; for ttl at most
-	tag    string        // that ttl reads
-	rules  *tagRules
+	states stateSet      // in which it is judged
+	after  time.Duration // how long it gives; ttl and expires: at most
+	tag    string        // the one that ttl and expires read
+	// required: a heartbeat is due from one that never sent any.
+	required bool
+	rules    *tagRules
 }
 
 // compile gives the limits and tag rules that the policy has, in the order in
 // which equal deadlines are decided.
 func (r *rule) compile() []limit {
 	var out []limit
-	add := func(given bool, section, key string, l limit) {
-		if given {
-			l.key, l.at = section+"."+key, valueOf(valueOf(r.at, section), key)
+	add := func(section, key string, l limit) {
+		l.key, l.at = section+"."+key, valueOf(valueOf(r.at, section), key)
+		if l.at != nil {
 			out = append(out, l)
 		}
 	}
 	if l := r.Limits; l != nil {
-		add(l.MaxUptime > 0, "limits", "max_uptime", limit{reason: MaxUptime, after: l.MaxUptime})
-		add(l.MaxAge > 0, "limits", "max_age", limit{reason: MaxAge, after: l.MaxAge})
-		if l.TTL != nil {
-			add(true, "limits", "ttl", limit{reason: TTLTag, after: l.TTL.Max, tag: string(l.TTL.Tag)})
+		add("limits", "max_uptime", limit{reason: MaxUptime, after: l.MaxUptime, states: upStates})
+		add("limits", "max_age", limit{reason: MaxAge, after: l.MaxAge, states: agingStates})
+		add("limits", "max_idle", limit{reason: MaxIdle, after: l.MaxIdle, states: runningState})
+		add("limits", "max_stopped", limit{reason: MaxStopped, after: l.MaxStopped, states: endedStates})
+		add("limits", "max_paused", limit{reason: MaxPaused, after: l.MaxPaused, states: pausedStates})
+		if w := l.TTL; w != nil {
+			add("limits", "ttl", limit{reason: TTLTag, after: w.Max, tag: string(w.Tag), states: agingStates})
+		}
+		if w := l.Expires; w != nil {
+			add("limits", "expires", limit{reason: ExpiresTag, after: w.Max, tag: string(w.Tag), states: agingStates})
+		}
+		if h := l.Heartbeat; h != nil {
+			// Beside running it is judged on what was released, in any state.
+			add("limits", "heartbeat", limit{reason: HeartbeatLost, after: h.Timeout, required: h.Required, states: agingStates})
 		}
 	}
 	if t := r.TagRules; t != nil {
-		add(true, "tag_rules", "require", limit{reason: TagMissing, after: t.grace(), rules: t})
+		add("tag_rules", "require", limit{reason: TagMissing, after: t.grace(), rules: t, states: agingStates})
 	}
 	return out
 }
 
-// ruling is what a limit says of one sandbox.
-type ruling struct {
-	due    time.Time // zero: no deadline, and none says why
-	reason Reason    // that the deadline gives
-	since  time.Time // what it counts from, and what that is
-	from   string
-	none   string
+// reasons gives those that the limit can give.
+func (l *limit) reasons() []Reason {
+	if l.reason == HeartbeatLost {
+		return []Reason{HeartbeatLost, HeartbeatNever, LeaseExpired, LeaseReleased}
+	}
+	return []Reason{l.reason}
 }
 
-// Why a limit gives no deadline.
-const (
-	notJudged  = "not judged in this state"
-	noTime     = "no time to count from"
-	tagAbsent  = "the tag is absent"
-	tagUnclear = "the tag cannot be understood"
-	tagsUnsaid = "the tags cannot be said"
-	tagsInRule = "the tags are as they shall be"
-)
-
-// judge gives the deadline that the limit sets.
-func (l *limit) judge(f *Facts, o *origin) ruling {
-	if !appliesIn(l.reason, f.State) {
-		return ruling{none: notJudged}
-	}
+// String says in words what the limit asks of a sandbox.
+func (l *limit) String() string {
+	after := duration.Format(l.after)
 	switch l.reason {
 	case MaxUptime:
-		return l.counting(o, f.Started, "started", l.after)
+		return "at most " + after + " up"
 	case MaxAge:
-		return l.counting(o, f.Created, "created", l.after)
+		return "at most " + after + " old"
+	case MaxIdle:
+		return "at most " + after + " idle"
+	case MaxStopped:
+		return "at most " + after + " stopped"
+	case MaxPaused:
+		return "at most " + after + " paused"
 	case TTLTag:
-		return l.wish(f, o)
+		return "as long as its tag " + l.tag + " says, at most " + after
+	case ExpiresTag:
+		return "until its tag " + l.tag + " says, at most " + after
+	case HeartbeatLost:
+		if l.required {
+			return "a heartbeat every " + after + ", required"
+		}
+		return "a heartbeat every " + after
 	default:
-		if none := l.rules.kept(f.Tags); none != "" {
-			return ruling{none: none}
-		}
-		return l.counting(o, f.Created, "created", l.after)
+		return "tagged " + join(l.rules.Require, " and ") + " within " + after
 	}
-}
-
-// counting sets the deadline a while after the provider's time t, or after
-// first seen if that cannot be believed.
-func (l *limit) counting(o *origin, t time.Time, name string, after time.Duration) ruling {
-	since, from := o.from(t, name)
-	if from == "" {
-		return ruling{none: noTime}
-	}
-	return ruling{due: since.Add(after), reason: l.reason, since: since, from: from}
-}
-
-// wish reads a ttl tag. One that cannot be understood is noted, and neither
-// kills nor protects.
-func (l *limit) wish(f *Facts, o *origin) ruling {
-	text, present := f.Tags[l.tag]
-	switch {
-	case f.Tags == nil:
-		return ruling{none: tagsUnsaid}
-	case !present:
-		return ruling{none: tagAbsent}
-	}
-	wish, err := duration.Parse(text)
-	if err != nil {
-		o.malformed(l.tag)
-		return ruling{none: tagUnclear}
-	}
-	return l.counting(o, f.Created, "created", min(wish, l.after))
-}
-
-// kept says why the sandbox does not violate the rules, or "" if it does.
-func (t *tagRules) kept(tags map[string]string) string {
-	if tags == nil {
-		return tagsUnsaid
-	}
-	for _, key := range t.Require {
-		if _, present := tags[string(key)]; !present {
-			return ""
-		}
-	}
-	return tagsInRule
-}
-
-func (t *tagRules) grace() time.Duration {
-	if t.Grace == nil {
-		return defaultTagGrace
-	}
-	return *t.Grace
 }

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +20,13 @@ func TestLimitsAreJudgedInTheirStates(t *testing.T) {
 		none   = ""
 	)
 	type perState map[providers.State]string
+	only := func(action string, states ...providers.State) perState {
+		p := perState{}
+		for _, s := range states {
+			p[s] = action
+		}
+		return p
+	}
 	uptime := perState{providers.StateStarting: both, providers.StateRunning: both, providers.StatePaused: both}
 	age := perState{
 		providers.StateStarting: both, providers.StateRunning: both, providers.StatePaused: both,
@@ -30,6 +38,11 @@ func TestLimitsAreJudgedInTheirStates(t *testing.T) {
 		"limits: {max_age: 1m}":                            age,
 		"limits: {ttl: {tag: life, max: 1d}}":              age,
 		"tag_rules: {require: [owner], grace: 1m}":         age,
+		"limits: {max_idle: 1m}":                           only(both, providers.StateRunning),
+		"limits: {max_stopped: 1m}":                        only(remove, providers.StateExited, providers.StateDead),
+		"limits: {max_paused: 1m}":                         only(both, providers.StatePaused, providers.StateSuspended),
+		"limits: {expires: {tag: until, max: 1d}}":         age,
+		"limits: {heartbeat: {timeout: 1m}}":               only(both, providers.StateRunning),
 		"limits: {max_uptime: 1m, max_age: 2m}":            age,
 		"limits: {max_age: 1d, max_uptime: 23h}":           {},
 		"limits: {ttl: {tag: no, max: 1m}}":                {},
@@ -43,8 +56,13 @@ func TestLimitsAreJudgedInTheirStates(t *testing.T) {
 		for _, state := range append(providers.States(), "", "hibernating") {
 			for _, action := range []string{"stop", "remove"} {
 				f := running(func(f *policy.Facts) {
-					f.State, f.Tags["life"], f.Tags["long"] = state, "1m", "2h"
+					f.State, f.Tags["life"], f.Tags["long"], f.Tags["until"] = state, "1m", "2h", "2026-03-14T11:30:00Z"
+					f.LastActive, f.Ended, f.PausedSince = ago(time.Hour), ago(time.Hour), ago(time.Hour)
+					f.Pulse.LastBeat, f.Pulse.BlindUntil = ago(50*time.Minute), ago(55*time.Minute)
 				})
+				if strings.Contains(limit, "max_stopped") && action == "stop" {
+					continue // refused: it could never act
+				}
 				d := load(t, rules("match: {everything: true}, "+limit+", action: {type: "+action+"}")).Evaluate(f, now)
 				expect := policy.Keep
 				if w := want[state]; w == both || w == action {

@@ -19,6 +19,11 @@ type File struct {
 type Known struct {
 	Kinds     []string // those that are built in
 	Providers []string // the names of those that are configured
+	// TellsActivity are the configured kinds that can tell when a sandbox was
+	// last active.
+	TellsActivity []string
+	// Deaf says that nothing feeds heartbeats and leases.
+	Deaf bool
 }
 
 // Load compiles the policies of all files, which form one set. The warnings
@@ -73,6 +78,7 @@ func (l *loader) load(f File) {
 			c.rule(r)
 			if sound {
 				c.reach(r)
+				c.fed(r)
 			}
 		})
 	}
@@ -134,17 +140,59 @@ func (c *checker) words(key string, words []word, known []string, report func(w 
 // reach reports each limit and tag rule that can never act: none of the states
 // that the policy selects is both judged by it and changed by the action.
 func (c *checker) reach(r *rule) {
-	action := r.options.Action
-	for i := range r.limits {
-		limit := &r.limits[i]
-		acts := slices.ContainsFunc(providers.States(), func(s providers.State) bool {
-			selected := len(r.Match.States) == 0 || slices.Contains(r.Match.States, stateWord(s))
-			return selected && appliesIn(limit.reason, s) && !s.Satisfies(action)
-		})
-		if !acts {
-			c.in("."+limit.key, func() {
-				c.faults.Faultf(limit.at, "can never act on %s ones: there it is not judged, or %s changes nothing", orList(r.Match.States), action)
-			})
+	selected := judgedStates
+	if len(r.Match.States) > 0 {
+		selected = 0
+		for _, s := range r.Match.States {
+			selected |= setOf(providers.State(s))
 		}
 	}
+	for i := range r.limits {
+		limit := &r.limits[i]
+		judged := selected & limit.states
+		if judged&^r.satisfied != 0 {
+			continue
+		}
+		c.in("."+limit.key, func() {
+			if judged == 0 {
+				c.faults.Faultf(limit.at, "can never act: it is not judged on what is %s", selected)
+				return
+			}
+			c.faults.Faultf(limit.at, "can never act: to %s what is %s changes nothing; write action: {type: remove}", r.options.Action, judged)
+		})
+	}
+}
+
+// fed warns of each limit that nothing can feed, so that it never acts.
+func (c *checker) fed(r *rule) {
+	var starved []*limit
+	for i := range r.limits {
+		if c.starves(r, &r.limits[i]) != "" {
+			starved = append(starved, &r.limits[i])
+		}
+	}
+	for _, l := range starved {
+		message := c.starves(r, l) + ": this limit never acts"
+		if len(starved) == len(r.limits) {
+			message += ", and the policy has no other"
+		}
+		c.in("."+l.key, func() { c.warnings.Faultf(l.at, "%s", message) })
+	}
+}
+
+// starves says what the limit lacks, or "".
+func (c *checker) starves(r *rule, l *limit) string {
+	switch {
+	case l.reason == HeartbeatLost && c.known.Deaf:
+		return "nothing feeds heartbeats"
+	case l.reason == MaxIdle && c.known.TellsActivity != nil:
+		tells := func(w word) bool { return slices.Contains(c.known.TellsActivity, w.text) }
+		if len(r.Match.Kinds) == 0 && len(c.known.TellsActivity) == 0 {
+			return "no configured kind can tell when a sandbox was last active"
+		}
+		if len(r.Match.Kinds) > 0 && !slices.ContainsFunc(r.Match.Kinds, tells) {
+			return "no configured sandbox of kind " + orList(r.Match.Kinds) + " can tell when it was last active"
+		}
+	}
+	return ""
 }

@@ -114,6 +114,42 @@ policies:
 	}
 }
 
+func TestALimitThatNothingFeedsIsAWarning(t *testing.T) {
+	text := `version: 1
+policies:
+  - name: a
+    match: {everything: true}
+    limits: {max_idle: 30m, max_age: 1d}
+  - name: b
+    match: {everything: true, kinds: [process, docker]}
+    limits: {max_idle: 30m}
+  - name: c
+    match: {everything: true, kinds: [process]}
+    limits: {max_idle: 30m, heartbeat: {timeout: 5m}}
+`
+	const (
+		anyone = "p.yaml:5:24: policies[0].limits.max_idle: no configured kind can tell when a sandbox was last active: this limit never acts"
+		both   = "p.yaml:8:24: policies[1].limits.max_idle: no configured sandbox of kind process or docker can tell when it was last active: this limit never acts, and the policy has no other"
+		one    = "p.yaml:11:24: policies[2].limits.max_idle: no configured sandbox of kind process can tell when it was last active: this limit never acts"
+		deaf   = "p.yaml:11:40: policies[2].limits.heartbeat: nothing feeds heartbeats: this limit never acts"
+		alone  = ", and the policy has no other"
+	)
+	for name, tc := range map[string]struct {
+		known policy.Known
+		want  []string
+	}{
+		"nothing known":    {policy.Known{}, nil},
+		"no kind can tell": {policy.Known{TellsActivity: []string{}}, []string{anyone, both, one}},
+		"docker can tell":  {policy.Known{TellsActivity: []string{"docker"}}, []string{one}},
+		"nothing is fed":   {policy.Known{TellsActivity: []string{}, Deaf: true}, []string{anyone, both, one + alone, deaf + alone}},
+	} {
+		_, warnings, err := policy.Load([]policy.File{{Name: "p.yaml", Data: []byte(text)}}, tc.known)
+		if diff := cmp.Diff(tc.want, warnings); diff != "" || err != nil {
+			t.Errorf("%s: %v, (-want +got):\n%s", name, err, diff)
+		}
+	}
+}
+
 func TestEditorsMarksAreTaken(t *testing.T) {
 	text := "\ufeff" + strings.ReplaceAll(rules("match: {everything: true}, limits: {max_age: 1d}"), "\n", "\r\n")
 	if got := load(t, text).Policies(); len(got) != 1 || got[0].Source != "p.yaml:3" {

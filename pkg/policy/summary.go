@@ -11,7 +11,7 @@ import (
 func (r *rule) describe() Policy {
 	p := Policy{Name: r.Name, Source: r.source, Mode: r.Mode, Action: r.options, Summary: r.summary()}
 	for i := range r.limits {
-		p.Reasons = append(p.Reasons, r.limits[i].reason)
+		p.Reasons = append(p.Reasons, r.limits[i].reasons()...)
 	}
 	return p
 }
@@ -46,21 +46,6 @@ func (r *rule) limitsSummary() []string {
 		out = append(out, r.limits[i].String())
 	}
 	return out
-}
-
-// String says in words what the limit asks of a sandbox.
-func (l *limit) String() string {
-	after := duration.Format(l.after)
-	switch l.reason {
-	case MaxUptime:
-		return "at most " + after + " up"
-	case MaxAge:
-		return "at most " + after + " old"
-	case TTLTag:
-		return "as long as its tag " + l.tag + " says, at most " + after
-	default:
-		return "tagged " + join(l.rules.Require, " and ") + " within " + after
-	}
 }
 
 // summary says in words what the selector selects.
