@@ -36,10 +36,10 @@ type buildOptions struct {
 	only string
 	// obeyDryRun wraps the targets for which the configuration asks it.
 	obeyDryRun bool
-	// forceDryRun wraps all of them.
-	forceDryRun bool
-	log         *zap.Logger
-	onReport    func(scan.Report)
+	// policies are files and globs that stand in for the configured ones.
+	policies []string
+	log      *zap.Logger
+	onReport func(scan.Report)
 }
 
 // build loads the configuration and the policies and puts the loop together.
@@ -58,7 +58,7 @@ func assemble(env environment, config *loaded, o buildOptions) (*built, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := b.loadPolicies(entries); err != nil {
+	if err := b.loadPolicies(entries, o.policies); err != nil {
 		return nil, err
 	}
 	for _, e := range entries {
@@ -71,7 +71,7 @@ func assemble(env environment, config *loaded, o buildOptions) (*built, error) {
 	b.registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		buildInfo(), dryRunGauge(config.DryRun || o.forceDryRun),
+		buildInfo(), dryRunGauge(config.DryRun),
 	)
 	clock := scan.SystemClock{}
 	if o.log == nil {
@@ -142,16 +142,19 @@ func (u unknownProvider) Error() string {
 	return fmt.Sprintf("no provider of kind %q is configured (there is %s)", u.name, strings.Join(names, ", "))
 }
 
-func (b *built) loadPolicies(entries []entry) error {
-	var read []policy.File
-	for _, f := range b.config.files {
-		data, err := os.ReadFile(f)
-		if err != nil {
-			return fmt.Errorf("policies: %w", err)
-		}
-		read = append(read, policy.File{Name: f, Data: data})
+// loadPolicies loads the configured files, or those that patterns name.
+func (b *built) loadPolicies(entries []entry, patterns []string) error {
+	files := b.config.files
+	if patterns != nil {
+		files = nil
 	}
-	if len(read) == 0 {
+	for _, pattern := range patterns {
+		var err error
+		if files, err = expand(files, pattern); err != nil {
+			return err
+		}
+	}
+	if len(files) == 0 {
 		return nil
 	}
 	known := policy.Known{Kinds: all.Registry().Names()}
@@ -159,8 +162,20 @@ func (b *built) loadPolicies(entries []entry) error {
 		known.Providers = append(known.Providers, e.Name)
 	}
 	var err error
-	b.policies, b.warnings, err = policy.Load(read, known)
+	b.policies, b.warnings, err = loadPolicyFiles(files, known)
 	return err
+}
+
+func loadPolicyFiles(files []string, known policy.Known) (*policy.Set, []string, error) {
+	var read []policy.File
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			return nil, nil, fmt.Errorf("policies: %w", err)
+		}
+		read = append(read, policy.File{Name: f, Data: data})
+	}
+	return policy.Load(read, known)
 }
 
 func target(config *loaded, e entry, o buildOptions) (scan.Target, error) {
@@ -171,10 +186,7 @@ func target(config *loaded, e entry, o buildOptions) (scan.Target, error) {
 	t := scan.Target{
 		Name: e.Name, Kind: e.Kind, Provider: p, Timeout: config.Scan.Timeout,
 		Parallel: e.kind.Parallel, PricePerHour: e.PricePerHour,
-		DryRun: o.forceDryRun || (o.obeyDryRun && (config.DryRun || e.DryRun)),
-	}
-	if t.DryRun {
-		t.Provider = providers.DryRun(p)
+		DryRun: o.obeyDryRun && (config.DryRun || e.DryRun),
 	}
 	if e.Timeout > 0 {
 		t.Timeout = e.Timeout

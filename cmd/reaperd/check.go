@@ -10,32 +10,53 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/reaperd/reaperd/internal/duration"
+	"github.com/reaperd/reaperd/pkg/policy"
+	"github.com/reaperd/reaperd/pkg/providers/all"
 )
 
 // ticksShown is how many of each schedule's next ticks check prints.
 const ticksShown = 5
 
 func checkCommand(env environment) *cobra.Command {
-	return &cobra.Command{
-		Use:   "check",
+	var schema string
+	cmd := &cobra.Command{
+		Use:   "check [POLICY-FILE…]",
 		Short: "Check the configuration and the policies",
 		Long: `Check loads the configuration and the policies as run would, prints every fault
 with its place, or else what is in effect: the values, the providers with their
-next ticks, and each policy in a line. It reaches no provider.`,
-		Example: `  reaperd check --config /etc/reaperd/reaperd.yaml`,
-		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+next ticks, and each policy in a line. It reaches no provider.
+
+With policy files it checks just those, whatever the configuration.`,
+		Example: `  reaperd check --config /etc/reaperd/reaperd.yaml
+  reaperd check configs/policies/*.yaml
+  reaperd check --schema config`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out := cmd.OutOrStdout()
+			switch {
+			case schema != "":
+				return printSchema(out, schema)
+			case len(args) > 0:
+				set, warnings, err := loadPolicyFiles(args, policy.Known{Kinds: all.Registry().Names()})
+				if err != nil {
+					return err
+				}
+				printPolicies(out, set, warnings)
+				return nil
+			}
 			b, err := build(env, cmd.Flags(), buildOptions{obeyDryRun: true})
 			if err != nil {
 				return err
 			}
-			printCheck(cmd.OutOrStdout(), b, time.Now())
+			printCheck(out, b, time.Now())
 			if len(b.policies.Policies()) == 0 {
 				return errNoPolicies
 			}
 			return nil
 		},
 	}
+	cmd.Flags().StringVar(&schema, "schema", "", "print a JSON Schema for editors instead: tests or config")
+	return cmd
 }
 
 func printCheck(w io.Writer, b *built, now time.Time) {
@@ -74,12 +95,17 @@ func printCheck(w io.Writer, b *built, now time.Time) {
 		}
 	}
 
-	policies := b.policies.Policies()
-	fmt.Fprintf(w, "\n%s:\n", count(len(policies), "policy", "policies"))
+	fmt.Fprintln(w)
+	printPolicies(w, b.policies, b.warnings)
+}
+
+func printPolicies(w io.Writer, set *policy.Set, warnings []string) {
+	policies := set.Policies()
+	fmt.Fprintf(w, "%s:\n", count(len(policies), "policy", "policies"))
 	for _, p := range policies {
 		fmt.Fprintf(w, "  %s (%s, %s): %s\n", p.Name, p.Mode, p.Source, p.Summary)
 	}
-	for _, warning := range b.warnings {
+	for _, warning := range warnings {
 		fmt.Fprintf(w, "\nwarning: %s\n", warning)
 	}
 }

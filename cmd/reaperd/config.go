@@ -25,23 +25,21 @@ import (
 // environment, as REAPERD_ and its path in capitals: REAPERD_HTTP_LISTEN.
 type Config struct {
 	Log struct {
-		Level  string `yaml:"level"`  // debug, info, warn or error
-		Format string `yaml:"format"` // auto (console on a terminal, else JSON), console or json
+		Level  string `yaml:"level" doc:"debug, info, warn or error"`
+		Format string `yaml:"format" doc:"auto (console on a terminal, else JSON), console or json"`
 	} `yaml:"log"`
-	// DryRun judges and counts, and changes nothing. It is on unless it is
-	// switched off in so many words.
-	DryRun   bool   `yaml:"dry_run"`
-	Timezone string `yaml:"timezone"` // of the schedules: UTC, Europe/Berlin, Local
-	Schedule string `yaml:"schedule"` // when to scan: five cron fields, @hourly, @every 30s
+	DryRun   bool   `yaml:"dry_run" doc:"judge and count, and change nothing; on unless it is switched off in so many words"`
+	Timezone string `yaml:"timezone" doc:"of the schedules: UTC, Local, Europe/Berlin, …"`
+	Schedule string `yaml:"schedule" doc:"when to scan: five cron fields, @hourly and the like, or @every 30s"`
 	HTTP     struct {
-		Listen string `yaml:"listen"` // host:port of /metrics, /healthz and /readyz
+		Listen string `yaml:"listen" doc:"host:port of /metrics, /healthz and /readyz"`
 	} `yaml:"http"`
-	Policies []string `yaml:"policies"` // files and globs, relative to the configuration file
+	Policies []string `yaml:"policies" doc:"files and globs, relative to the configuration file"`
 	Scan     struct {
-		Timeout time.Duration `yaml:"timeout"` // for one list, and for one look at a sandbox
+		Timeout time.Duration `yaml:"timeout" doc:"for one list of a provider, and for one look at a sandbox"`
 	} `yaml:"scan"`
 	Reclaim struct {
-		Attempts int `yaml:"attempts"` // failed tries after which a sandbox counts as stuck
+		Attempts int `yaml:"attempts" doc:"failed tries after which a sandbox counts as stuck"`
 	} `yaml:"reclaim"`
 }
 

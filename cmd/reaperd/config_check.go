@@ -23,12 +23,12 @@ import (
 // entry is one provider as configured: what every kind takes, and the kind's
 // own settings.
 type entry struct {
-	Name         string        `yaml:"name"`
+	Name         string        `yaml:"name" doc:"what reaperd calls it, in policies, metrics and commands"`
 	Kind         string        `yaml:"kind"`
-	Schedule     string        `yaml:"schedule"`       // overrides the global one
-	Timeout      time.Duration `yaml:"timeout"`        // overrides scan.timeout
-	DryRun       bool          `yaml:"dry_run"`        // true keeps this one dry when the rest is armed
-	PricePerHour float64       `yaml:"price_per_hour"` // dollars for one running sandbox
+	Schedule     string        `yaml:"schedule" doc:"when to scan it, in place of the global schedule"`
+	Timeout      time.Duration `yaml:"timeout" doc:"in place of scan.timeout"`
+	DryRun       bool          `yaml:"dry_run" doc:"true keeps this one dry when the rest is armed"`
+	PricePerHour float64       `yaml:"price_per_hour" doc:"dollars for one running sandbox"`
 
 	kind     providers.Kind
 	settings any
@@ -226,19 +226,12 @@ func (l *loaded) findPolicies() strictyaml.Faults {
 		if inFile != nil && pattern != "" && !filepath.IsAbs(full) {
 			full = filepath.Join(filepath.Dir(l.Path), full)
 		}
-		matches, err := filepath.Glob(full)
-		if err == nil && len(matches) > 0 {
-			for _, m := range matches {
-				if !slices.Contains(l.files, m) {
-					l.files = append(l.files, m)
-				}
-			}
+		more, err := expand(l.files, full)
+		if err == nil {
+			l.files = more
 			continue
 		}
-		f := strictyaml.Fault{File: "environment", Key: envPrefix + "POLICIES", Message: fmt.Sprintf("%q matches no file", full)}
-		if err != nil {
-			f.Message = fmt.Sprintf("%q is not a glob: %v", full, err)
-		}
+		f := strictyaml.Fault{File: "environment", Key: envPrefix + "POLICIES", Message: err.Error()}
 		if inFile != nil {
 			at := inFile.Content[i]
 			f.File, f.Line, f.Column, f.Key = l.Path, at.Line, at.Column, fmt.Sprintf("policies[%d]", i)
@@ -246,4 +239,22 @@ func (l *loaded) findPolicies() strictyaml.Faults {
 		faults = append(faults, f)
 	}
 	return faults
+}
+
+// expand adds the files that a path or glob names, each once. One that names
+// none is an error.
+func expand(files []string, pattern string) ([]string, error) {
+	matches, err := filepath.Glob(pattern)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%q is not a glob: %w", pattern, err)
+	case len(matches) == 0:
+		return nil, fmt.Errorf("%q matches no file", pattern)
+	}
+	for _, m := range matches {
+		if !slices.Contains(files, m) {
+			files = append(files, m)
+		}
+	}
+	return files, nil
 }

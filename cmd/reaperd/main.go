@@ -105,8 +105,8 @@ Try it without touching anything of yours:  reaperd demo`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
 	root.PersistentFlags().StringP("config", "c", "", "configuration file (default "+defaultConfigPath+" where it exists)")
 	root.AddCommand(
-		runCommand(env), psCommand(env), stopCommand(env), planCommand(env),
-		checkCommand(env), demoCommand(env), versionCommand(),
+		runCommand(env), psCommand(env), stopCommand(env), planCommand(env), explainCommand(env),
+		policyCommand(), checkCommand(env), demoCommand(env), versionCommand(),
 	)
 	return root
 }

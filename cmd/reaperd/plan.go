@@ -14,34 +14,74 @@ import (
 )
 
 func planCommand(env environment) *cobra.Command {
-	var only string
-	var asJSON bool
+	var o planOrder
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Show what would be reclaimed, when, and why",
 		Long: `Plan looks at every provider once and shows the decision for each sandbox. It
-changes nothing. The exit code is 1 when a provider could not be looked at.`,
+changes nothing. The exit code is 1 when a provider could not be looked at.
+
+With --policies it judges by those files instead of the configured ones, with
+--facts it judges a recorded inventory (ps -o facts) at the instant of its
+recording. Together they tell what new policies would have taken.`,
 		Example: `  reaperd plan
-  reaperd plan --provider docker --json`,
+  reaperd plan --provider docker --json
+  reaperd plan --policies new.yaml --facts facts.json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b, reports, err := survey(cmd, env, only)
+			_, reports, now, err := o.judge(cmd, env)
 			if err != nil {
 				return err
 			}
 			out := cmd.OutOrStdout()
-			if asJSON {
-				err = psJSON(out, psRows(b, reports, true), reports)
+			if o.asJSON {
+				err = psJSON(out, psRows(reports, true), reports)
 			} else {
-				planTable(out, reports, time.Now())
+				planTable(out, reports, now)
 				printUnqueried(out, reports)
 			}
 			return errors.Join(err, troubled(reports))
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, with the keys of ps --json")
-	providerFlag(cmd, &only)
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON, with the keys of ps --json")
+	cmd.Flags().StringSliceVar(&o.policies, "policies", nil, "judge by these files or globs")
+	cmd.Flags().StringVar(&o.facts, "facts", "", "judge this recorded inventory; - reads it from standard input")
+	providerFlag(cmd, &o.only)
 	return cmd
+}
+
+type planOrder struct {
+	only, facts string
+	policies    []string
+	asJSON      bool
+}
+
+// judge judges what there is, or what was recorded. It gives the policies that
+// it judged by, and the instant.
+func (o planOrder) judge(cmd *cobra.Command, env environment) (*policy.Set, []scan.Report, time.Time, error) {
+	if o.facts == "" {
+		b, reports, err := survey(cmd, env, buildOptions{only: o.only, policies: o.policies})
+		if err != nil {
+			return nil, nil, time.Time{}, err
+		}
+		return b.policies, reports, time.Now(), nil
+	}
+	if o.only != "" {
+		return nil, nil, time.Time{}, usage("--provider narrows what is looked at; --facts looks at nothing")
+	}
+	config, err := loadConfig(env, cmd.Flags())
+	if err != nil {
+		return nil, nil, time.Time{}, err
+	}
+	recorded, err := readRecording(o.facts, env.stdin)
+	if err != nil {
+		return nil, nil, time.Time{}, err
+	}
+	b := built{config: config}
+	if err := b.loadPolicies(nil, o.policies); err != nil {
+		return nil, nil, time.Time{}, err
+	}
+	return b.policies, recorded.judge(b.policies), recorded.At, nil
 }
 
 func planTable(w io.Writer, reports []scan.Report, now time.Time) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +19,7 @@ import (
 
 func psCommand(env environment) *cobra.Command {
 	var everything, asJSON bool
-	var only string
+	var only, output string
 	cmd := &cobra.Command{
 		Use:   "ps",
 		Short: "List running sandboxes",
@@ -27,29 +28,41 @@ and makes the exit code 1: "no sandboxes" and "could not look" are different
 answers.`,
 		Example: `  reaperd ps
   reaperd ps --all --provider docker
-  reaperd ps --json`,
+  reaperd ps --json
+  reaperd ps -o facts`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b, reports, err := survey(cmd, env, only)
+			if asJSON {
+				output = "json"
+			}
+			if !slices.Contains(psOutputs, output) {
+				return usage("-o takes one of %s, found %q", strings.Join(psOutputs, ", "), output)
+			}
+			_, reports, err := survey(cmd, env, buildOptions{only: only})
 			if err != nil {
 				return err
 			}
-			rows := psRows(b, reports, everything)
 			out := cmd.OutOrStdout()
-			if asJSON {
-				err = psJSON(out, rows, reports)
-			} else {
-				psTable(out, rows, time.Now())
+			switch output {
+			case "json":
+				err = psJSON(out, psRows(reports, everything), reports)
+			case "facts":
+				err = writeRecording(out, reports, time.Now())
+			default:
+				psTable(out, psRows(reports, everything), time.Now())
 				printUnqueried(out, reports)
 			}
 			return errors.Join(err, troubled(reports))
 		},
 	}
 	cmd.Flags().BoolVarP(&everything, "all", "a", false, "also those that are not running")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as -o json does")
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "table, json, or facts: the inventory for plan --facts, whatever its state")
 	providerFlag(cmd, &only)
 	return cmd
 }
+
+var psOutputs = []string{"table", "json", "facts"}
 
 func providerFlag(cmd *cobra.Command, only *string) {
 	cmd.Flags().StringVarP(only, "provider", "p", "", "only the providers of this name or kind")
@@ -58,8 +71,8 @@ func providerFlag(cmd *cobra.Command, only *string) {
 // survey looks at every provider chosen, and changes nothing. A provider named
 // on the command line that there is not is a report with an error, like one
 // that cannot be reached.
-func survey(cmd *cobra.Command, env environment, only string) (*built, []scan.Report, error) {
-	b, err := build(env, cmd.Flags(), buildOptions{only: only})
+func survey(cmd *cobra.Command, env environment, o buildOptions) (*built, []scan.Report, error) {
+	b, err := build(env, cmd.Flags(), o)
 	if u, ok := errors.AsType[unknownProvider](err); ok {
 		return &built{loop: scan.New(scan.Options{})}, []scan.Report{{Provider: u.name, Err: u}}, nil
 	}
@@ -94,7 +107,6 @@ type row struct {
 	Deadline   seconds           `json:"deadline,omitzero"`
 
 	item policy.Item
-	on   *scan.Target
 }
 
 // seconds is a time as a float of Unix seconds, 0.0 where it is not known.
@@ -134,9 +146,9 @@ func statusWord(s providers.State) string {
 	}
 }
 
-func psRows(b *built, reports []scan.Report, everything bool) []row {
+func psRows(reports []scan.Report, everything bool) []row {
 	rows := []row{}
-	for i, r := range reports {
+	for _, r := range reports {
 		for _, it := range r.Plan.Items {
 			sb, d := it.Facts.Sandbox, it.Decision
 			if sb.State != providers.StateRunning && !everything {
@@ -153,7 +165,7 @@ func psRows(b *built, reports []scan.Report, everything bool) []row {
 				Provider: sb.Provider, InstanceID: sb.InstanceID(), Status: statusWord(sb.State), Endpoint: sb.Endpoint,
 				CreatedAt: seconds(sb.Created), StartedAt: seconds(sb.Started), Metadata: meta,
 				Verdict: d.Verdict, Reason: d.Reason, Policy: d.Policy, Deadline: seconds(d.Due),
-				item: it, on: &b.targets[i],
+				item: it,
 			})
 		}
 	}
@@ -190,17 +202,21 @@ type queryError struct {
 	Error    string `json:"error"`
 }
 
-func psJSON(w io.Writer, rows []row, reports []scan.Report) error {
+func queryErrors(reports []scan.Report) []queryError {
 	failed := []queryError{}
 	for _, r := range reports {
 		if r.Err != nil {
 			failed = append(failed, queryError{r.Provider, r.Err.Error()})
 		}
 	}
+	return failed
+}
+
+func psJSON(w io.Writer, rows []row, reports []scan.Report) error {
 	return writeJSON(w, struct {
 		Sandboxes []row        `json:"sandboxes"`
 		Errors    []queryError `json:"errors"`
-	}{rows, failed})
+	}{rows, queryErrors(reports)})
 }
 
 func writeJSON(w io.Writer, v any) error {

@@ -65,11 +65,11 @@ func (o stopOrder) run(cmd *cobra.Command, env environment) error {
 		fmt.Fprintln(out, "Give an instance ID or --all. See: reaperd ps")
 		return errTold
 	}
-	b, reports, err := survey(cmd, env, o.only)
+	b, reports, err := survey(cmd, env, buildOptions{only: o.only})
 	if err != nil {
 		return err
 	}
-	rows := psRows(b, reports, true)
+	rows := psRows(reports, true)
 	var chosen []row
 	if o.id != "" {
 		if chosen = find(rows, o.id); len(chosen) != 1 {

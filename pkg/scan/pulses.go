@@ -24,7 +24,8 @@ type pulseKey struct{ id, revision string }
 type pulse struct {
 	policy.Pulse
 	lastSeen time.Time
-	list     int // the number of the last list that had it
+	state    providers.State // when it was last seen and could be read
+	list     int             // the number of the last list that had it
 	// ended: it was recorded as reclaimed or gone, and not looked at alive since.
 	ended bool
 	// told holds what was already counted and logged of this sandbox, so that
@@ -87,8 +88,17 @@ func (p *pulses) touch(sb *providers.Sandbox, now time.Time) *pulse {
 		known = &pulse{Pulse: policy.Pulse{FirstSeen: now}}
 		p.kept[k] = known
 	}
+	// A state that could not be read says nothing: the one before it may well
+	// still hold.
+	if sb.State != known.state && sb.State != providers.StateUnknown {
+		known.state, known.StateSince = sb.State, now
+	}
+	// What a clock that had run ahead has stamped.
 	if now.Before(known.FirstSeen) {
-		known.FirstSeen = now // it was stamped by a clock that had run ahead
+		known.FirstSeen = now
+	}
+	if now.Before(known.StateSince) {
+		known.StateSince = now
 	}
 	known.lastSeen = now
 	return known
