@@ -157,13 +157,32 @@ func (b *built) loadPolicies(entries []entry, patterns []string) error {
 	if len(files) == 0 {
 		return nil
 	}
-	known := policy.Known{Kinds: all.Registry().Names()}
-	for _, e := range entries {
-		known.Providers = append(known.Providers, e.Name)
-	}
 	var err error
-	b.policies, b.warnings, err = loadPolicyFiles(files, known)
+	b.policies, b.warnings, err = loadPolicyFiles(files, known(entries))
 	return err
+}
+
+// known is what the policies' words are held against. Without entries it is
+// not known what is configured.
+func known(entries []entry) policy.Known {
+	registry := all.Registry()
+	k := policy.Known{Kinds: registry.Names(), Pauses: []string{}, Deaf: true}
+	for _, name := range k.Kinds {
+		if kind, err := registry.Kind(name); err == nil && kind.Pauses {
+			k.Pauses = append(k.Pauses, name)
+		}
+	}
+	if entries == nil {
+		return k
+	}
+	k.Providers, k.TellsActivity = []string{}, []string{}
+	for _, e := range entries {
+		k.Providers = append(k.Providers, e.Name)
+		if e.kind.TellsActivity && !slices.Contains(k.TellsActivity, e.Kind) {
+			k.TellsActivity = append(k.TellsActivity, e.Kind)
+		}
+	}
+	return k
 }
 
 func loadPolicyFiles(files []string, known policy.Known) (*policy.Set, []string, error) {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/reaperd/reaperd/internal/duration"
 	"github.com/reaperd/reaperd/pkg/policy"
-	"github.com/reaperd/reaperd/pkg/providers/all"
 )
 
 // ticksShown is how many of each schedule's next ticks check prints.
@@ -37,7 +36,7 @@ With policy files it checks just those, whatever the configuration.`,
 			case schema != "":
 				return printSchema(out, schema)
 			case len(args) > 0:
-				set, warnings, err := loadPolicyFiles(args, policy.Known{Kinds: all.Registry().Names()})
+				set, warnings, err := loadPolicyFiles(args, known(nil))
 				if err != nil {
 					return err
 				}

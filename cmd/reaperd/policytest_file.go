@@ -13,7 +13,6 @@ import (
 	"github.com/reaperd/reaperd/internal/strictyaml"
 	"github.com/reaperd/reaperd/pkg/policy"
 	"github.com/reaperd/reaperd/pkg/providers"
-	"github.com/reaperd/reaperd/pkg/providers/all"
 )
 
 // testFile is one file of tests of policies. Times in it count from the start
@@ -248,7 +247,7 @@ func readTests(path string) (*testFile, error) {
 			return nil, fmt.Errorf("%s: policies: %w", path, err)
 		}
 	}
-	f.set, _, err = loadPolicyFiles(f.files, policy.Known{Kinds: all.Registry().Names()})
+	f.set, _, err = loadPolicyFiles(f.files, known(nil))
 	return f, err
 }
 

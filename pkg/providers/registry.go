@@ -15,6 +15,10 @@ type Kind struct {
 	// Parallel is how many sandboxes may be reclaimed at once on one provider
 	// of this kind.
 	Parallel int
+	// Pauses says that ActionPause is among what the kind can do.
+	Pauses bool
+	// TellsActivity says that the kind's sandboxes carry LastActive.
+	TellsActivity bool
 	// Settings gives a pointer to a new struct with the kind's own keys at
 	// their defaults. The fields carry `yaml` tags and the strict decoder
 	// refuses every key that is not among them.

@@ -20,7 +20,7 @@ func TestConformance(t *testing.T) {
 		return providertest.Fixture{
 			Provider: openAt(t, e.Host()),
 			Name:     "engine",
-			Actions:  []providers.Action{providers.ActionStop, providers.ActionRemove},
+			Actions:  []providers.Action{providers.ActionStop, providers.ActionRemove, providers.ActionPause},
 			Start: func(t *testing.T, tags map[string]string) string {
 				return e.Run(t, enginetest.Options{Labels: tags})
 			},

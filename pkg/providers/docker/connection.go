@@ -25,6 +25,7 @@ type engine interface {
 	ContainerList(ctx context.Context, o container.ListOptions) ([]container.Summary, error)
 	ContainerInspect(ctx context.Context, id string) (container.InspectResponse, error)
 	ContainerUpdate(ctx context.Context, id string, c container.UpdateConfig) (container.UpdateResponse, error)
+	ContainerPause(ctx context.Context, id string) error
 	ContainerUnpause(ctx context.Context, id string) error
 	ContainerStop(ctx context.Context, id string, o container.StopOptions) error
 	ContainerKill(ctx context.Context, id, signal string) error

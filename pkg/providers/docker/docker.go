@@ -28,8 +28,10 @@ type Settings struct {
 
 // Kind describes the kind to the registry.
 func Kind() providers.Kind {
-	return providers.Define(Name, stopsAtOnce, Settings{},
+	k := providers.Define(Name, stopsAtOnce, Settings{},
 		func(name string, s Settings) (providers.Provider, error) { return New(name, s) }, detect)
+	k.Pauses = true
+	return k
 }
 
 // How many calls of a sort go to one engine at once. Docker 20.10 removes
@@ -47,7 +49,7 @@ type deadlines struct {
 	list    time.Duration // a list, where the caller gave no deadline
 	inspect time.Duration // an inspect for List: one wedged container must not hold the rest
 	get     time.Duration // an inspect for Get and Stop, where the caller gave no deadline
-	change  time.Duration // update and unpause, which only prepare a stop
+	change  time.Duration // update, pause and unpause, which are quick
 	margin  time.Duration // how much longer than the grace a stop may take
 	kill    time.Duration
 	remove  time.Duration

@@ -15,7 +15,7 @@ import (
 // supported refuses what this kind does not do.
 func supported(o providers.StopOptions) error {
 	switch {
-	case o.Action != providers.ActionStop && o.Action != providers.ActionRemove:
+	case o.Action != providers.ActionStop && o.Action != providers.ActionRemove && o.Action != providers.ActionPause:
 		return fmt.Errorf("action %q: %w", o.Action, providers.ErrUnsupported)
 	case o.Networks:
 		return fmt.Errorf("networks: %w", providers.ErrUnsupported)
@@ -23,7 +23,7 @@ func supported(o providers.StopOptions) error {
 		return fmt.Errorf("images: %w", providers.ErrUnsupported)
 	case o.Snapshot:
 		return fmt.Errorf("snapshot: %w", providers.ErrUnsupported)
-	case o.Volumes && o.Action == providers.ActionStop:
+	case o.Volumes && o.Action != providers.ActionRemove:
 		return fmt.Errorf("volumes go with action remove only: %w", providers.ErrUnsupported)
 	case o.Grace < 0:
 		return fmt.Errorf("grace %v is negative: %w", o.Grace, providers.ErrUnsupported)
@@ -34,7 +34,7 @@ func supported(o providers.StopOptions) error {
 // Stop stops or removes one container. A stop takes its restart policy away
 // first, or it would come back with the engine's next start, and unpauses a
 // paused one, which could not hear the signal. A removal with grace zero is one
-// forced DELETE, else a stop and then a forced DELETE.
+// forced DELETE, else a stop and then a forced DELETE. A pause freezes it.
 func (p *Provider) Stop(ctx context.Context, sb providers.Sandbox, o providers.StopOptions) error {
 	err := supported(o)
 	if err == nil && sb.Self {
@@ -59,7 +59,10 @@ func (p *Provider) stop(ctx context.Context, sb providers.Sandbox, o providers.S
 	if err != nil {
 		return err
 	}
-	if o.Action == providers.ActionStop {
+	switch o.Action {
+	case providers.ActionPause:
+		return p.pause(ctx, c)
+	case providers.ActionStop:
 		_, err := p.end(ctx, c, o.Grace)
 		return err
 	}
@@ -108,6 +111,26 @@ func (p *Provider) end(ctx context.Context, c container.InspectResponse, grace t
 		return false, err
 	}
 	return p.signal(ctx, c.ID, grace)
+}
+
+// pause freezes a container that runs (POST /containers/{id}/pause). One that
+// is frozen already, or has ended, is left as it is.
+func (p *Provider) pause(ctx context.Context, c container.InspectResponse) error {
+	state := stateOf(c.State.Status)
+	switch {
+	case state.Satisfies(providers.ActionPause):
+		return nil
+	case state == providers.StateChanging:
+		return fmt.Errorf("state %s: %w", c.State.Status, providers.ErrBusy)
+	}
+	failed := p.bounded(ctx, p.deadlines.change, func(ctx context.Context, e engine) error {
+		return e.ContainerPause(ctx, c.ID)
+	})
+	if failed.is(http.StatusConflict) { // somebody paused it, or it does not run just now
+		_, err := p.settled(ctx, c.ID, failed, func(s providers.State) bool { return s.Satisfies(providers.ActionPause) })
+		return err
+	}
+	return failed.translated()
 }
 
 // prepare makes a stop last and be heard. What it cannot do does not prevent

@@ -189,7 +189,7 @@ func TestWhatCannotBeDoneIsRefusedUntouched(t *testing.T) {
 	for _, o := range []providers.StopOptions{
 		{},
 		{Action: "incinerate"},
-		{Action: providers.ActionPause},
+		{Action: providers.ActionPause, Volumes: true},
 		{Action: providers.ActionRemove, Networks: true},
 		{Action: providers.ActionRemove, Images: true},
 		{Action: providers.ActionRemove, Snapshot: true},
@@ -206,7 +206,7 @@ func TestWhatCannotBeDoneIsRefusedUntouched(t *testing.T) {
 	for _, other := range []string{"", "2026-11-30T12:00:00Z", sb.Revision + "0"} {
 		changed := sb
 		changed.Revision = other
-		for _, action := range []providers.Action{providers.ActionStop, providers.ActionRemove} {
+		for _, action := range []providers.Action{providers.ActionStop, providers.ActionRemove, providers.ActionPause} {
 			if err := p.Stop(within(t), changed, providers.StopOptions{Action: action}); !errors.Is(err, providers.ErrChanged) {
 				t.Errorf("revision %q: %s gave %v; want ErrChanged", other, action, err)
 			}
