@@ -32,7 +32,7 @@ func TestStopEndsRealContainers(t *testing.T) {
 		Name: "praisonai_docker_" + hex, Cmd: enginetest.Polite(),
 		Labels: s.tags("praisonai", "managed", "instance_id", "docker_"+hex),
 	})
-	other := e.Run(t, enginetest.Options{Name: "renamed-" + hex, Cmd: enginetest.Polite(), Labels: s.tags("instance_id", "docker_0"+hex[1:])})
+	other := e.Run(t, enginetest.Options{Name: "renamed-" + hex, Cmd: enginetest.Polite(), Labels: s.tags("instance_id", "docker_r"+hex[1:])})
 	third := e.Run(t, enginetest.Options{Name: "third-" + hex, Cmd: enginetest.Polite(), Labels: s.tags()})
 	fourth := e.Run(t, enginetest.Options{Cmd: enginetest.Polite(), Labels: s.tags()})
 
@@ -42,7 +42,7 @@ func TestStopEndsRealContainers(t *testing.T) {
 	}
 	for _, tc := range []struct{ id, container, shown string }{
 		{"docker_" + hex, managed, "docker_" + hex},
-		{"docker_0" + hex[1:], other, "docker_0" + hex[1:]}, // its name says something else
+		{"docker_r" + hex[1:], other, "docker_r" + hex[1:]}, // its name says something else
 		{"third-" + hex, third, "docker_" + third[:12]},
 		{fourth[:12], fourth, "docker_" + fourth[:12]},
 	} {
