@@ -67,6 +67,13 @@ func oneOfTexts(d *strictyaml.Decoder, n *yaml.Node, key, value string, known ..
 	d.In("."+key, func() { d.Faultf(at, "unknown %s %q%s", key, value, strictyaml.DidYouMean(value, known)) })
 }
 
+// onlyTrue reports a key that is given and says false.
+func onlyTrue(d *strictyaml.Decoder, n *yaml.Node, key string, value bool) {
+	if at := valueOf(n, key); at != nil && at.Kind == yaml.ScalarNode && at.ShortTag() == "!!bool" && !value {
+		d.In("."+key, func() { d.Faultf(at, "can only be true: remove the key") })
+	}
+}
+
 func index(i int) string { return "[" + strconv.Itoa(i) + "]" }
 
 // sorted gives a map in the order of its keys.

@@ -70,6 +70,8 @@ const (
 	LeaseExpired   Reason = "lease_expired"   // no lease on it was renewed
 	LeaseReleased  Reason = "lease_released"  // every lease on it was let go
 	TagMissing     Reason = "tag_missing"     // it lacks a tag that it must have
+	TagNotAllowed  Reason = "tag_not_allowed" // a tag of it has a value that it may not have
+	TagForbidden   Reason = "tag_forbidden"   // it has a tag that it may not have
 )
 
 // Why a sandbox is kept. Only these are given with Keep.

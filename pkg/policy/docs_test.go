@@ -38,12 +38,7 @@ func TestEveryReasonIsInTheDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range []policy.Reason{
-		policy.MaxUptime, policy.MaxAge, policy.MaxIdle, policy.MaxStopped, policy.MaxPaused, policy.TTLTag, policy.ExpiresTag,
-		policy.HeartbeatLost, policy.HeartbeatNever, policy.LeaseExpired, policy.LeaseReleased, policy.TagMissing,
-		policy.Unmatched, policy.Protected,
-		policy.WithinLimits, policy.UnknownAge, policy.InTransition, policy.NotOwned, policy.Self,
-	} {
+	for _, r := range policy.Reasons() {
 		if !strings.Contains(string(data), "`"+string(r)+"`") {
 			t.Errorf("docs/policies.md does not tell of %s", r)
 		}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,7 +77,7 @@ func (s *spared) DecodeYAML(d *strictyaml.Decoder, n *yaml.Node) {
 // saying so.
 func requireClause(d *strictyaml.Decoder, n *yaml.Node) {
 	if n.Kind == yaml.MappingNode && onlyKeys(n, "for") {
-		d.Faultf(n, "selects nothing: give it tags, names, kinds, providers or states, or everything: true")
+		d.Faultf(n, "selects nothing: give it tags, names, images, kinds, providers or states, or everything: true")
 	}
 }
 
@@ -116,11 +117,8 @@ func (r *rule) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) {
 			d.Faultf(name, "%q cannot name a policy: use up to 63 of a-z, 0-9, - and _, a letter or digit first", r.Name)
 		})
 	}
-	if match := valueOf(n, "match"); match != nil && match.Kind == yaml.MappingNode && len(match.Content) > 0 &&
-		onlyKeys(match, "kinds", "providers", "states") {
-		d.In(".match", func() {
-			d.Faultf(match, "selects by no tag and no name: give it tags or names, or say everything: true")
-		})
+	if match := valueOf(n, "match"); match != nil && match.Kind == yaml.MappingNode && len(match.Content) > 0 {
+		d.In(".match", func() { r.Match.requireSubject(d, match) })
 	}
 	if valueOf(n, "limits") == nil && valueOf(n, "tag_rules") == nil {
 		d.Faultf(n, "has neither limits nor tag_rules, so that nothing could violate it")
@@ -137,17 +135,32 @@ func (r *rule) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) {
 // CheckYAML implements strictyaml.Checker.
 func (s *selector) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) {
 	refuseEmpty(d, n)
-	if everything := valueOf(n, "everything"); everything != nil && everything.ShortTag() == "!!bool" && !s.Everything {
-		d.In(".everything", func() { d.Faultf(everything, "can only be true: remove the key") })
+	onlyTrue(d, n, "everything", s.Everything)
+}
+
+// requireSubject refuses what would select nearly everything without saying
+// so: nothing at all, and that a tag is absent, which most sandboxes satisfy.
+func (s *selector) requireSubject(d *strictyaml.Decoder, n *yaml.Node) {
+	if onlyKeys(n, "kinds", "providers", "states") {
+		d.Faultf(n, "selects by no tag, name or image: give it tags, names or images, or say everything: true")
+	}
+	absence := len(s.Tags) > 0 && !slices.ContainsFunc(s.Tags, func(c tagClause) bool { return !c.want.absent })
+	if absence && onlyKeys(n, "kinds", "providers", "states", "tags") {
+		d.Faultf(n, "selects by the absence of tags alone: give it a tag that is there, names or images, or say everything: true")
 	}
 }
 
 // CheckYAML implements strictyaml.Checker.
 func (a *action) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) {
-	oneOfTexts(d, n, "type", a.Type, string(providers.ActionStop), string(providers.ActionRemove))
+	oneOfTexts(d, n, "type", a.Type, string(providers.ActionStop), string(providers.ActionRemove), string(providers.ActionPause))
 	if a.Volumes && a.Type != string(providers.ActionRemove) {
 		d.In(".volumes", func() {
 			d.Faultf(valueOf(n, "volumes"), "goes with type: remove only: what is stopped keeps its volumes")
+		})
+	}
+	if a.Grace != nil && a.Type == string(providers.ActionPause) {
+		d.In(".grace", func() {
+			d.Faultf(valueOf(n, "grace"), "is the time to end in, and to pause ends nothing: remove the key")
 		})
 	}
 }
@@ -158,8 +171,11 @@ func (a *action) options() providers.StopOptions {
 	if a.Type != "" {
 		o.Action = providers.Action(a.Type)
 	}
-	if a.Grace != nil {
+	switch {
+	case a.Grace != nil:
 		o.Grace = *a.Grace
+	case o.Action == providers.ActionPause:
+		o.Grace = 0
 	}
 	return o
 }
@@ -226,38 +242,4 @@ func (p *pattern) DecodeYAML(d *strictyaml.Decoder, n *yaml.Node) {
 		return
 	}
 	p.re = regexp.MustCompile("^(?:" + p.text + ")$")
-}
-
-// DecodeYAML implements strictyaml.Unmarshaler.
-func (v *values) DecodeYAML(d *strictyaml.Decoder, n *yaml.Node) {
-	if n.Kind != yaml.SequenceNode {
-		if t, ok := d.Text(n); ok {
-			*v = values{of: []string{t}}
-			if t == "*" {
-				*v = values{any: true}
-			}
-		}
-		return
-	}
-	d.Decode(n, &v.of)
-	if len(n.Content) == 0 {
-		d.Faultf(n, "is empty: give it a value, or \"*\" for any")
-	}
-	for i, c := range n.Content {
-		if c.Kind == yaml.ScalarNode && c.Value == "*" {
-			d.In(index(i), func() { d.Faultf(c, `"*" means any value and stands alone, not in a list`) })
-		}
-	}
-}
-
-// DecodeYAML implements strictyaml.Unmarshaler.
-func (t *tagClauses) DecodeYAML(d *strictyaml.Decoder, n *yaml.Node) {
-	var byKey map[string]values
-	d.Decode(n, &byKey)
-	for key, want := range sorted(byKey) {
-		if strings.TrimSpace(key) == "" {
-			d.Faultf(n, "the key of a tag is empty")
-		}
-		*t = append(*t, tagClause{key: key, want: want})
-	}
 }

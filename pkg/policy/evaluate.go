@@ -136,9 +136,21 @@ func (r *rule) deadline(f *Facts, o *origin) (due time.Time, reason Reason) {
 // that comes before it in the files.
 func (r *rule) precedes(due time.Time, other *rule, otherDue time.Time) bool {
 	if due.Equal(otherDue) {
-		return r.options.Action == providers.ActionRemove && other.options.Action != providers.ActionRemove
+		return rank(r.options.Action) < rank(other.options.Action)
 	}
 	return due.Before(otherDue)
+}
+
+// rank orders actions with equal deadlines: the one that leaves least is first.
+func rank(a providers.Action) int {
+	switch a {
+	case providers.ActionRemove:
+		return 0
+	case providers.ActionStop:
+		return 1
+	default:
+		return 2
+	}
 }
 
 // guard is what the protect entries say of one sandbox.

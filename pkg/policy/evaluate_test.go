@@ -72,12 +72,17 @@ func TestEqualDeadlinesRemoveBeforeStopThenInFileOrder(t *testing.T) {
 	const (
 		stops   = "match: {everything: true}, limits: {max_age: 1m}"
 		removes = stops + ", action: {type: remove}"
+		pauses  = "match: {everything: true, kinds: [docker]}, limits: {max_age: 1m}, action: {type: pause}"
 	)
 	for name, tc := range map[string]struct {
 		bodies []string
 		want   string
 	}{
 		"two stops":             {[]string{stops, stops}, "p0"},
+		"pause before stop":     {[]string{pauses, stops}, "p1"},
+		"pause before remove":   {[]string{pauses, removes}, "p1"},
+		"pause, stop, remove":   {[]string{pauses, stops, removes}, "p2"},
+		"two pauses":            {[]string{pauses, pauses}, "p0"},
 		"two removes":           {[]string{removes, removes}, "p0"},
 		"stop, remove":          {[]string{stops, removes}, "p1"},
 		"remove, stop":          {[]string{removes, stops}, "p0"},
@@ -275,5 +280,26 @@ func TestPlanKeepsTheOrderAndReclaimsTheLongestOverdueFirst(t *testing.T) {
 	}
 	if empty := policy.NewPlan(s, nil, now); len(empty.Items) != 0 || len(empty.Reclaim()) != 0 {
 		t.Errorf("%+v", empty)
+	}
+}
+
+// TestALadderOfPauseAndRemove: what is paused satisfies the policy that pauses,
+// which hides the other no longer.
+func TestALadderOfPauseAndRemove(t *testing.T) {
+	s := load(t, rules(
+		"match: {everything: true, kinds: [docker]}, limits: {max_uptime: 30m}, action: {type: pause}",
+		"match: {everything: true}, limits: {max_paused: 7d}, action: {type: remove}",
+	))
+	f := running()
+	d := s.Evaluate(f, now)
+	if d.Verdict != policy.Reclaim || d.Policy != "p0" || d.Action != (providers.StopOptions{Action: providers.ActionPause}) {
+		t.Errorf("running: %+v", d)
+	}
+	f.State, f.PausedSince = providers.StatePaused, now
+	if d = s.Evaluate(f, now); d.Verdict != policy.Keep || d.Policy != "p1" || !d.Due.Equal(now.Add(7*day)) {
+		t.Errorf("paused: %+v", d)
+	}
+	if d = s.Evaluate(f, now.Add(7*day)); d.Verdict != policy.Reclaim || d.Reason != policy.MaxPaused || d.Action.Action != providers.ActionRemove {
+		t.Errorf("paused for a week: %+v", d)
 	}
 }

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -79,6 +78,13 @@ func (s *selector) explain(f *Facts, at *yaml.Node) []ClauseTrace {
 	if len(s.Names) > 0 {
 		add(valueOf(at, "names"), "names", orList(s.Names), f.Name, s.askName(f.Name))
 	}
+	if len(s.Images) > 0 {
+		saw := familiar(f.Image).String()
+		if saw == "" {
+			saw = f.Image
+		}
+		add(valueOf(at, "images"), "images", orList(s.Images), saw, s.askImage(f.Image))
+	}
 	if len(s.Kinds) > 0 {
 		add(valueOf(at, "kinds"), "kinds", orList(s.Kinds), f.Kind, oneOf(s.Kinds, f.Kind))
 	}
@@ -100,16 +106,4 @@ func (a answer) word() Answer {
 	default:
 		return CannotSay
 	}
-}
-
-// String says what values are wanted.
-func (v values) String() string {
-	if v.any {
-		return "any value"
-	}
-	texts := make([]string, len(v.of))
-	for i, text := range v.of {
-		texts[i] = quoted(text)
-	}
-	return strings.Join(texts, " or ")
 }

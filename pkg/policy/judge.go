@@ -54,7 +54,7 @@ func (l *limit) judge(f *Facts, o *origin) ruling {
 	case HeartbeatLost:
 		return l.heartbeat(f, o)
 	default:
-		if none := l.rules.kept(f.Tags); none != "" {
+		if none := l.rules.kept(l.reason, f.Tags); none != "" {
 			return ruling{none: none}
 		}
 		return l.fromCreation(f, o, l.after)

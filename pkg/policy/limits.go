@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -81,7 +82,14 @@ func (r *rule) compile() []limit {
 		}
 	}
 	if t := r.TagRules; t != nil {
-		add("tag_rules", "require", limit{reason: TagMissing, after: t.grace(), rules: t, states: agingStates})
+		rule := limit{after: t.grace(), rules: t, states: agingStates}
+		for _, r := range []struct {
+			key    string
+			reason Reason
+		}{{"require", TagMissing}, {"allow", TagNotAllowed}, {"forbid", TagForbidden}} {
+			rule.reason = r.reason
+			add("tag_rules", r.key, rule)
+		}
 	}
 	return out
 }
@@ -117,7 +125,15 @@ func (l *limit) String() string {
 			return "a heartbeat every " + after + ", required"
 		}
 		return "a heartbeat every " + after
-	default:
+	case TagMissing:
 		return "tagged " + join(l.rules.Require, " and ") + " within " + after
+	case TagNotAllowed:
+		var allowed []string
+		for _, c := range l.rules.Allow {
+			allowed = append(allowed, c.key+" only "+c.want.String())
+		}
+		return "tagged " + strings.Join(allowed, ", ") + " within " + after
+	default:
+		return "not tagged " + orList(l.rules.Forbid) + " within " + after
 	}
 }

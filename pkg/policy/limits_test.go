@@ -38,6 +38,8 @@ func TestLimitsAreJudgedInTheirStates(t *testing.T) {
 		"limits: {max_age: 1m}":                            age,
 		"limits: {ttl: {tag: life, max: 1d}}":              age,
 		"tag_rules: {require: [owner], grace: 1m}":         age,
+		"tag_rules: {allow: {env: prod}, grace: 1m}":       age,
+		"tag_rules: {forbid: [env], grace: 1m}":            age,
 		"limits: {max_idle: 1m}":                           only(both, providers.StateRunning),
 		"limits: {max_stopped: 1m}":                        only(remove, providers.StateExited, providers.StateDead),
 		"limits: {max_paused: 1m}":                         only(both, providers.StatePaused, providers.StateSuspended),
@@ -123,6 +125,7 @@ func TestTimesThatCannotBe(t *testing.T) {
 		"limits: {max_age: 2h}":                    policy.MaxAge,
 		"limits: {ttl: {tag: life, max: 1d}}":      policy.TTLTag,
 		"tag_rules: {require: [owner], grace: 2h}": policy.TagMissing,
+		"tag_rules: {forbid: [env], grace: 2h}":    policy.TagForbidden,
 	} {
 		s := load(t, rules("match: {everything: true}, "+body))
 		for name, when := range wrong {
@@ -234,30 +237,5 @@ func TestMalformedTagsAreNamedOnceAndInOrder(t *testing.T) {
 	f := running(func(f *policy.Facts) { f.Tags["z"], f.Tags["a"], f.Tags["unread"] = "soon", "soon", "soon" })
 	if d := s.Evaluate(f, now); !cmp.Equal(d.Malformed, []string{"a", "z"}) {
 		t.Errorf("%q", d.Malformed)
-	}
-}
-
-func TestRequiredTags(t *testing.T) {
-	s := load(t, rules("match: {everything: true}, tag_rules: {require: [owner, team], grace: 5m}"))
-	for name, tc := range map[string]struct {
-		tags    map[string]string
-		missing bool
-	}{
-		"both":            {map[string]string{"owner": "ann", "team": "x"}, false},
-		"empty ones":      {map[string]string{"owner": "", "team": ""}, false},
-		"one":             {map[string]string{"owner": "ann"}, true},
-		"none":            {map[string]string{}, true},
-		"in another case": {map[string]string{"Owner": "ann", "TEAM": "x"}, true},
-		"cannot say":      {nil, false},
-	} {
-		f := running(func(f *policy.Facts) { f.Tags = tc.tags })
-		d := s.Evaluate(f, now)
-		if (d.Reason == policy.TagMissing) != tc.missing || (d.Verdict == policy.Reclaim) != tc.missing {
-			t.Errorf("%s: %+v", name, d)
-		}
-	}
-	young := running(func(f *policy.Facts) { f.Tags, f.Created = map[string]string{}, ago(time.Minute) })
-	if d := s.Evaluate(young, now); d.Verdict != policy.Keep || d.Limit != policy.TagMissing || !d.Due.Equal(ago(-4*time.Minute)) {
-		t.Errorf("one that may still be tagged: %+v", d)
 	}
 }

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/reaperd/reaperd/internal/strictyaml"
 	"github.com/reaperd/reaperd/pkg/providers"
@@ -19,6 +20,8 @@ type File struct {
 type Known struct {
 	Kinds     []string // those that are built in
 	Providers []string // the names of those that are configured
+	// Pauses are the built-in kinds that can pause a sandbox.
+	Pauses []string
 	// TellsActivity are the configured kinds that can tell when a sandbox was
 	// last active.
 	TellsActivity []string
@@ -112,8 +115,29 @@ func (c *checker) in(key string, f func()) {
 
 func (c *checker) rule(r *rule) {
 	c.in(".match", func() { c.selector(&r.Match) })
+	c.pauses(r)
 	for i := range r.Unless {
 		c.in(".unless"+index(i), func() { c.selector(&r.Unless[i].selector) })
+	}
+}
+
+// pauses reports the action pause where some sandbox could not be paused.
+func (c *checker) pauses(r *rule) {
+	if r.options.Action != providers.ActionPause || c.known.Pauses == nil {
+		return
+	}
+	can := strings.Join(c.known.Pauses, ", ")
+	at := valueOf(valueOf(r.at, "action"), "type")
+	switch {
+	case len(c.known.Pauses) == 0:
+		c.in(".action.type", func() { c.faults.Faultf(at, "no kind that is built in can pause") })
+	case len(r.Match.Kinds) == 0:
+		c.in(".action.type", func() { c.faults.Faultf(at, "not every kind can pause: give match kinds of %s", can) })
+	}
+	for i, w := range r.Match.Kinds {
+		if len(c.known.Pauses) > 0 && w.text != "" && !slices.Contains(c.known.Pauses, w.text) {
+			c.in(".match.kinds"+index(i), func() { c.faults.Faultf(w.at, "kind %s cannot pause, and these can: %s", w.text, can) })
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -146,6 +147,26 @@ policies:
 		_, warnings, err := policy.Load([]policy.File{{Name: "p.yaml", Data: []byte(text)}}, tc.known)
 		if diff := cmp.Diff(tc.want, warnings); diff != "" || err != nil {
 			t.Errorf("%s: %v, (-want +got):\n%s", name, err, diff)
+		}
+	}
+}
+
+func TestPauseNeedsKindsThatCan(t *testing.T) {
+	const some, any = "match: {everything: true, kinds: [docker]}, limits: {max_age: 1d}, action: {type: pause}", "match: {everything: true}, limits: {max_age: 1d}, action: {type: pause}"
+	for name, tc := range map[string]struct {
+		body string
+		can  []string
+		want string
+	}{
+		"nothing known":       {any, nil, ""},
+		"can":                 {some, []string{"docker"}, ""},
+		"cannot":              {some, []string{"fake"}, "p.yaml:3:50: policies[0].match.kinds[0]: kind docker cannot pause, and these can: fake"},
+		"all kinds, some can": {any, []string{"docker"}, "p.yaml:3:81: policies[0].action.type: not every kind can pause: give match kinds of docker"},
+		"none can":            {some, []string{}, "p.yaml:3:98: policies[0].action.type: no kind that is built in can pause"},
+	} {
+		_, _, err := policy.Load([]policy.File{{Name: "p.yaml", Data: []byte(rules(tc.body))}}, policy.Known{Pauses: tc.can})
+		if got := strings.TrimPrefix(fmt.Sprint(err), "<nil>"); got != tc.want {
+			t.Errorf("%s: %s", name, got)
 		}
 	}
 }

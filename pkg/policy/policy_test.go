@@ -24,7 +24,7 @@ const day = 24 * time.Hour
 // stop is the action of a policy that names none.
 var stop = providers.StopOptions{Action: providers.ActionStop, Grace: 10 * time.Second}
 
-var known = policy.Known{Kinds: []string{"docker", "process"}, Providers: []string{"dev", "local"}}
+var known = policy.Known{Kinds: []string{"docker", "process"}, Providers: []string{"dev", "local"}, Pauses: []string{"docker"}}
 
 // load compiles one file and fails the test on a fault.
 func load(t testing.TB, text string) *policy.Set {

@@ -4,7 +4,7 @@ package policy
 func Reasons() []Reason {
 	return []Reason{
 		MaxUptime, MaxAge, MaxIdle, MaxStopped, MaxPaused, TTLTag, ExpiresTag,
-		HeartbeatLost, HeartbeatNever, LeaseExpired, LeaseReleased, TagMissing,
+		HeartbeatLost, HeartbeatNever, LeaseExpired, LeaseReleased, TagMissing, TagNotAllowed, TagForbidden,
 		Unmatched, Protected, WithinLimits, UnknownAge, InTransition, NotOwned, Self,
 	}
 }

@@ -8,27 +8,13 @@ import (
 // selector is one entry of match, unless or protect: all its clauses must
 // hold. An absent clause holds.
 type selector struct {
-	Everything bool        `yaml:"everything"`
-	Kinds      []word      `yaml:"kinds"`
-	Providers  []word      `yaml:"providers"`
-	Tags       tagClauses  `yaml:"tags"`
-	Names      []pattern   `yaml:"names"`
-	States     []stateWord `yaml:"states"`
-}
-
-// tagClauses are the tags that must all be there, by key.
-type tagClauses []tagClause
-
-type tagClause struct {
-	key  string
-	want values
-}
-
-// values are the values of which a tag must have one: any at all, or exactly
-// one of these.
-type values struct {
-	any bool
-	of  []string
+	Everything bool        `yaml:"everything" doc:"Says out loud that nothing narrows it, beside kinds, providers and states."`
+	Kinds      []word      `yaml:"kinds" doc:"It is of one of these kinds."`
+	Providers  []word      `yaml:"providers" doc:"It lives on a provider that the configuration gives one of these names."`
+	Tags       tagClauses  `yaml:"tags" doc:"Its tags are as this says, by key: a value, a list of values, \"*\" for any, {pattern: RE} or {absent: true}."`
+	Names      []pattern   `yaml:"names" doc:"One of these regular expressions matches its whole name."`
+	Images     []imageGlob `yaml:"images" doc:"Its image is one of these, by familiar name; a star stands for anything but a slash."`
+	States     []stateWord `yaml:"states" doc:"It is in one of these states."`
 }
 
 // pattern is a regular expression that matches whole texts only.
@@ -69,7 +55,7 @@ func (s *selector) ask(f *Facts) answer {
 		least = cannotSay
 	default:
 		for i := range s.Tags {
-			if !s.Tags[i].holds(f.Tags) {
+			if c := &s.Tags[i]; !c.holds(f.Tags) {
 				return no
 			}
 		}
@@ -86,12 +72,15 @@ func (s *selector) ask(f *Facts) answer {
 	if len(s.Names) > 0 && least != no {
 		least = min(least, s.askName(f.Name))
 	}
+	if len(s.Images) > 0 && least != no {
+		least = min(least, s.askImage(f.Image))
+	}
 	return least
 }
 
 func (c *tagClause) holds(tags map[string]string) bool {
 	value, present := tags[c.key]
-	return present && (c.want.any || slices.Contains(c.want.of, value))
+	return c.want.admit(value, present)
 }
 
 func oneOf(words []word, text string) answer {

@@ -42,10 +42,18 @@ func TestTagsSelectExactly(t *testing.T) {
 			hit:  []map[string]string{empty, tags("env", "dev"), tags("env", "*")},
 			miss: []map[string]string{absent, tags("Env", "dev"), nil},
 		},
-		`{env: "de*"}`:           {hit: []map[string]string{tags("env", "de*")}, miss: []map[string]string{tags("env", "dev")}},
-		`{env: "d.v"}`:           {hit: []map[string]string{tags("env", "d.v")}, miss: []map[string]string{tags("env", "dev")}},
-		`{env: [dev, ci, ""]}`:   {hit: []map[string]string{tags("env", "ci"), empty}, miss: []map[string]string{absent, tags("env", "dev,ci"), nil}},
-		`{env: dev, team: "*"}`:  {hit: []map[string]string{tags("env", "dev", "team", "")}, miss: []map[string]string{tags("env", "dev"), tags("team", "x"), nil}},
+		`{env: "de*"}`:          {hit: []map[string]string{tags("env", "de*")}, miss: []map[string]string{tags("env", "dev")}},
+		`{env: "d.v"}`:          {hit: []map[string]string{tags("env", "d.v")}, miss: []map[string]string{tags("env", "dev")}},
+		`{env: [dev, ci, ""]}`:  {hit: []map[string]string{tags("env", "ci"), empty}, miss: []map[string]string{absent, tags("env", "dev,ci"), nil}},
+		`{env: dev, team: "*"}`: {hit: []map[string]string{tags("env", "dev", "team", "")}, miss: []map[string]string{tags("env", "dev"), tags("team", "x"), nil}},
+		`{env: {pattern: "d[a-z]+"}}`: {
+			hit:  []map[string]string{tags("env", "dev"), tags("env", "demo")},
+			miss: []map[string]string{absent, empty, tags("env", "dev1"), tags("env", "xdev"), tags("env", "d"), tags("env", "dev\n"), nil},
+		},
+		`{env: dev, owner: {absent: true}}`: {
+			hit:  []map[string]string{tags("env", "dev"), tags("env", "dev", "Owner", "ann")},
+			miss: []map[string]string{absent, tags("env", "dev", "owner", "ann"), tags("env", "dev", "owner", ""), nil},
+		},
 		`{"com.example/a.b": x}`: {hit: []map[string]string{tags("com.example/a.b", "x")}, miss: []map[string]string{tags("com", "x")}},
 		// Tags differ by case, unlike the keys of the file.
 		`{k: x, other: y}`: {hit: []map[string]string{tags("k", "x", "other", "y", "Other", "z")}, miss: []map[string]string{tags("k", "x", "Other", "y")}},
@@ -191,6 +199,33 @@ func TestUnlessIsAnAlternativeOfConjunctions(t *testing.T) {
 	} {
 		if got := reclaims(t, body, running(tc.change)); got != tc.want {
 			t.Errorf("%s: reclaimed %v", name, got)
+		}
+	}
+}
+
+// TestAnAbsentTagSelectsWhereItIsSaidAloud: in match it needs company or
+// everything: true, in unless and protect it stands for itself.
+func TestAnAbsentTagSelectsWhereItIsSaidAloud(t *testing.T) {
+	all := load(t, rules("match: {everything: true, tags: {owner: {absent: true}}}"+short))
+	sparing := load(t, rules("match: {everything: true}, unless: [{tags: {owner: {absent: true}}}]"+short))
+	protecting := load(t, rules("match: {everything: true}"+short)+"protect: [{tags: {owner: {absent: true}}}]\n")
+	for name, tc := range map[string]struct {
+		tags                            map[string]string
+		selected, spared, protectedFrom bool
+	}{
+		"absent":     {tags(), true, true, true},
+		"there":      {tags("owner", ""), false, false, false},
+		"cannot say": {nil, false, true, true},
+	} {
+		f := expired("a", tc.tags)
+		if got := all.Evaluate(f, now).Verdict == policy.Reclaim; got != tc.selected {
+			t.Errorf("%s: match selects it: %v", name, got)
+		}
+		if got := sparing.Evaluate(f, now).Verdict == policy.Keep; got != tc.spared {
+			t.Errorf("%s: unless spares it: %v", name, got)
+		}
+		if got := protecting.Evaluate(f, now).Reason == policy.Protected; got != tc.protectedFrom {
+			t.Errorf("%s: protect keeps it: %v", name, got)
 		}
 	}
 }

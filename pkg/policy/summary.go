@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/reaperd/reaperd/internal/duration"
+	"github.com/reaperd/reaperd/pkg/providers"
 )
 
 // describe gives the policy with its effective values.
@@ -29,9 +30,11 @@ func (r *rule) summary() string {
 	} else {
 		b.WriteString("; " + string(o.Action))
 	}
-	if o.Grace == 0 {
+	switch {
+	case o.Action == providers.ActionPause:
+	case o.Grace == 0:
 		b.WriteString(" at once")
-	} else {
+	default:
 		b.WriteString(" with " + duration.Format(o.Grace) + " of grace")
 	}
 	if o.Volumes {
@@ -59,9 +62,10 @@ func (s *selector) summary() string {
 	add("kind", orList(s.Kinds))
 	add("on", orList(s.Providers))
 	for _, t := range s.Tags {
-		add("tag", t.String())
+		parts = append(parts, t.String())
 	}
 	add("named", orList(s.Names))
+	add("from image", orList(s.Images))
 	add("that is", orList(s.States))
 	if len(parts) == 0 {
 		return "everything"
@@ -74,17 +78,6 @@ func (p pattern) String() string   { return p.text }
 func (s stateWord) String() string { return string(s) }
 func (k tagKey) String() string    { return string(k) }
 
-func (c tagClause) String() string {
-	if c.want.any {
-		return c.key
-	}
-	alternatives := make([]string, len(c.want.of))
-	for i, value := range c.want.of {
-		alternatives[i] = c.key + "=" + quoted(value)
-	}
-	return strings.Join(alternatives, " or ")
-}
-
 func orList[T fmt.Stringer](alternatives []T) string { return join(alternatives, " or ") }
 
 func join[T fmt.Stringer](items []T, with string) string {
@@ -93,12 +86,4 @@ func join[T fmt.Stringer](items []T, with string) string {
 		texts[i] = item.String()
 	}
 	return strings.Join(texts, with)
-}
-
-// quoted makes an empty value visible.
-func quoted(s string) string {
-	if s == "" || strings.ContainsAny(s, " ,") {
-		return `"` + s + `"`
-	}
-	return s
 }
