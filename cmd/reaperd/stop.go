@@ -99,7 +99,7 @@ func (o stopOrder) stop(ctx context.Context, out io.Writer, b *built, chosen []r
 	byRef := map[providers.Ref]row{}
 	for _, r := range chosen {
 		it := r.item
-		it.Decision.Action = order(it)
+		it.Decision.Action = order(b.policies, it, time.Now())
 		if o.dryRun {
 			fmt.Fprintf(out, "Would %s %s (%s)\n", it.Decision.Action.Action, printable(r.InstanceID), r.Provider)
 			continue
@@ -139,16 +139,35 @@ func (o stopOrder) stop(ctx context.Context, out io.Writer, b *built, chosen []r
 }
 
 // order is what an operator's stop does to a sandbox: the action of the policy
-// that matches it, where that would still change something, else a removal. A
-// policy without a deadline for this sandbox does not tell its action: then it
-// is stopped only, and keeps what it wrote.
-func order(it policy.Item) providers.StopOptions {
-	a := it.Decision.Action
+// that decides or, where none does, of the first that applies, if that ends the
+// sandbox; where one applies and would only pause it, a stop, which keeps what it
+// wrote; a removal where none applies.
+func order(set *policy.Set, it policy.Item, now time.Time) providers.StopOptions {
+	state := it.Facts.State
+	var first providers.StopOptions
+	stop := providers.StopOptions{Action: providers.ActionStop, Grace: orderGrace}
+	applies := false
+	trace := set.Explain(&it.Facts, now)
+	for _, p := range trace.Policies {
+		if !p.Applies || p.Mode != policy.Enforce {
+			continue
+		}
+		applies = true
+		if p.Action.Action == providers.ActionPause || state.Satisfies(p.Action.Action) {
+			continue
+		}
+		if p.Name == it.Decision.Policy {
+			return p.Action
+		}
+		if first.Action == "" {
+			first = p.Action
+		}
+	}
 	switch {
-	case a.Action != "" && !it.Facts.State.Satisfies(a.Action):
-		return a
-	case a.Action == "" && applies(it.Decision) && !it.Facts.State.Satisfies(providers.ActionStop):
-		return providers.StopOptions{Action: providers.ActionStop, Grace: orderGrace}
+	case first.Action != "":
+		return first
+	case applies && !state.Satisfies(stop.Action):
+		return stop
 	default:
 		return providers.StopOptions{Action: providers.ActionRemove, Grace: orderGrace}
 	}

@@ -20,6 +20,10 @@ policies:
     match: {tags: {gentle: "*"}}
     limits: {ttl: {tag: reaperd.ttl, max: 1d}}
     action: {type: stop, grace: 3s}
+  - name: frozen
+    match: {kinds: [docker], tags: {freeze: "*"}}
+    limits: {max_uptime: 4h}
+    action: {type: pause}
 `
 
 func managed(start, name string, more ...string) canned {
@@ -66,6 +70,14 @@ func TestStopUsesTheActionOfThePolicy(t *testing.T) {
 		},
 		"a policy that has no deadline for it": {
 			canned{id: two, name: "n", status: "running", labels: map[string]string{"gentle": ""}, created: time.Now(), started: time.Now()},
+			"POST /v1.41/containers/" + two + "/stop?t=3",
+		},
+		"protected, which tells no action": {
+			canned{id: two, name: "n", status: "running", labels: map[string]string{"gentle": "", "keep": "true"}, created: time.Now(), started: time.Now()},
+			"POST /v1.41/containers/" + two + "/stop?t=3",
+		},
+		"a policy that would pause it": {
+			canned{id: two, name: "n", status: "running", labels: map[string]string{"freeze": ""}, created: time.Now(), started: time.Now()},
 			"POST /v1.41/containers/" + two + "/stop?t=10",
 		},
 		"a stop of what has ended": {
