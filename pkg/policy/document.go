@@ -77,7 +77,7 @@ func (s *spared) DecodeYAML(d *strictyaml.Decoder, n *yaml.Node) {
 // saying so.
 func requireClause(d *strictyaml.Decoder, n *yaml.Node) {
 	if n.Kind == yaml.MappingNode && onlyKeys(n, "for") {
-		d.Faultf(n, "selects nothing: give it tags, names, images, kinds, providers or states, or everything: true")
+		d.Faultf(n, "selects nothing: give it tags, names, images, when, kinds, providers or states, or everything: true")
 	}
 }
 
@@ -142,11 +142,11 @@ func (s *selector) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) {
 // so: nothing at all, and that a tag is absent, which most sandboxes satisfy.
 func (s *selector) requireSubject(d *strictyaml.Decoder, n *yaml.Node) {
 	if onlyKeys(n, "kinds", "providers", "states") {
-		d.Faultf(n, "selects by no tag, name or image: give it tags, names or images, or say everything: true")
+		d.Faultf(n, "selects by no tag, name or image: give it tags, names, images or when, or say everything: true")
 	}
 	absence := len(s.Tags) > 0 && !slices.ContainsFunc(s.Tags, func(c tagClause) bool { return !c.want.absent })
 	if absence && onlyKeys(n, "kinds", "providers", "states", "tags") {
-		d.Faultf(n, "selects by the absence of tags alone: give it a tag that is there, names or images, or say everything: true")
+		d.Faultf(n, "selects by the absence of tags alone: give it a tag that is there, names, images or when, or say everything: true")
 	}
 }
 

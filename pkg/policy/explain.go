@@ -94,6 +94,9 @@ func (s *selector) explain(f *Facts, at *yaml.Node) []ClauseTrace {
 	if len(s.States) > 0 {
 		add(valueOf(at, "states"), "states", orList(s.States), string(f.State), answerOf(slices.Contains(s.States, stateWord(f.State))))
 	}
+	if s.When != nil {
+		add(s.When.at, "when", s.When.text, "", s.When.ask(f))
+	}
 	return out
 }
 

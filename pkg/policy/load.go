@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"cel.dev/cel-go/cel"
+
 	"github.com/reaperd/reaperd/internal/strictyaml"
 	"github.com/reaperd/reaperd/pkg/providers"
 )
@@ -51,6 +53,7 @@ type loader struct {
 	known    Known
 	names    map[string]string // where each name of a policy was first used
 	set      Set
+	env      *cel.Env // in which expressions are compiled; nil until there is one
 	faults   strictyaml.Faults
 	warnings strictyaml.Faults
 }
@@ -62,7 +65,10 @@ func (l *loader) load(f File) {
 		return
 	}
 	var doc document
-	c := checker{known: l.known, faults: strictyaml.NewDecoder(f.Name), warnings: strictyaml.NewDecoder(f.Name)}
+	c := checker{
+		loader: l, known: l.known, lines: strings.Split(strings.TrimPrefix(string(f.Data), "\ufeff"), "\n"),
+		faults: strictyaml.NewDecoder(f.Name), warnings: strictyaml.NewDecoder(f.Name),
+	}
 	c.faults.Decode(root, &doc)
 	sound := len(c.faults.Faults()) == 0
 	for i := range doc.Protect {
@@ -105,7 +111,9 @@ func (l *loader) claim(c *checker, r *rule) {
 
 // checker looks over what each part by itself cannot know.
 type checker struct {
+	loader           *loader
 	known            Known
+	lines            []string // of the file
 	faults, warnings *strictyaml.Decoder
 }
 
@@ -147,6 +155,25 @@ func (c *checker) selector(s *selector) {
 	})
 	c.words(".providers", s.Providers, c.known.Providers, func(w word, hint string) {
 		c.warnings.Faultf(w.at, "no provider is called %q%s", w.text, hint)
+	})
+	if s.When != nil && strings.TrimSpace(s.When.text) != "" {
+		c.in(".when", func() { c.when(s.When) })
+	}
+}
+
+// when compiles an expression. The environment is made once, and only where
+// some policy has use for it.
+func (c *checker) when(w *when) {
+	if c.loader.env == nil {
+		env, err := newWhenEnv()
+		if err != nil {
+			c.faults.Faultf(w.at, "CEL cannot be used: %v", err)
+			return
+		}
+		c.loader.env = env
+	}
+	w.compile(c.loader.env, func(line, column int, format string, args ...any) {
+		c.faults.Faultf(place(w.at, c.lines, line, column), format, args...)
 	})
 }
 

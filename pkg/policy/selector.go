@@ -15,6 +15,7 @@ type selector struct {
 	Names      []pattern   `yaml:"names" doc:"One of these regular expressions matches its whole name."`
 	Images     []imageGlob `yaml:"images" doc:"Its image is one of these, by familiar name; a star stands for anything but a slash."`
 	States     []stateWord `yaml:"states" doc:"It is in one of these states."`
+	When       *when       `yaml:"when" doc:"An expression in CEL over sandbox and tag(name) that is true of it."`
 }
 
 // pattern is a regular expression that matches whole texts only.
@@ -74,6 +75,9 @@ func (s *selector) ask(f *Facts) answer {
 	}
 	if len(s.Images) > 0 && least != no {
 		least = min(least, s.askImage(f.Image))
+	}
+	if s.When != nil && least != no {
+		least = min(least, s.When.ask(f))
 	}
 	return least
 }

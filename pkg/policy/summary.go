@@ -67,6 +67,9 @@ func (s *selector) summary() string {
 	add("named", orList(s.Names))
 	add("from image", orList(s.Images))
 	add("that is", orList(s.States))
+	if s.When != nil {
+		add("when", s.When.text)
+	}
 	if len(parts) == 0 {
 		return "everything"
 	}

@@ -29,7 +29,7 @@ type ProtectionTrace struct {
 }
 
 // PolicyTrace is what one policy says.
-type PolicyTrace struct {
+type PolicyTrace struct { //nolint:revive // a trace alone is that of the whole decision
 	Name, Source string // Source is file:line
 	Mode         Mode
 	Action       providers.StopOptions
@@ -127,10 +127,10 @@ func (t *Trace) Parts() []Part {
 func leastOf(clauses []ClauseTrace) Answer {
 	least := Yes
 	for _, c := range clauses {
-		switch {
-		case c.Answer == No:
+		switch c.Answer {
+		case No:
 			return No
-		case c.Answer == CannotSay:
+		case CannotSay:
 			least = CannotSay
 		}
 	}
