@@ -8,14 +8,10 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"regexp"
 	"strconv"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
-
-var syntaxError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 
 // Parse reads one YAML document into its node tree. The root is a mapping.
 // Anchors, aliases, merge keys and explicit tags are refused: what they expand
@@ -51,30 +47,6 @@ func Parse(file string, data []byte) (*yaml.Node, Faults) {
 		return nil, faults
 	}
 	return root, nil
-}
-
-func syntaxFault(file string, data []byte, err error) Fault {
-	f := Fault{File: file, Message: err.Error()}
-	m := syntaxError.FindStringSubmatch(err.Error())
-	if m == nil {
-		return f
-	}
-	f.Message = "not YAML: " + m[2]
-	line, convErr := strconv.Atoi(m[1])
-	if convErr != nil {
-		return f
-	}
-	f.Line, f.Column = line, 1
-	lines := strings.Split(string(data), "\n")
-	// The scanner names the line before the one it stumbles over, or that one.
-	for n := line; n <= line+1 && n <= len(lines); n++ {
-		if i := strings.IndexByte(lines[n-1], '\t'); i >= 0 && strings.TrimSpace(lines[n-1][:i]) == "" {
-			f.Line, f.Column = n, i+1
-			f.Message = "a tab cannot indent YAML: use spaces"
-			break
-		}
-	}
-	return f
 }
 
 func refuseIndirection(file string, n *yaml.Node, faults *Faults) {
