@@ -13,8 +13,12 @@ type Schemer interface {
 }
 
 // durationPattern is what internal/duration reads, less what no pattern can
-// say: that it is more than zero and fits.
-const durationPattern = `^([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$`
+// say: that it fits. nothingPattern is what it must not be besides: zero, where
+// that has no meaning, and nothing at all.
+const (
+	durationPattern = `^([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$`
+	nothingPattern  = `^[0ywdhms]*$`
+)
 
 // Scalar is the schema of a text, which YAML may also have taken for a number
 // or a truth value: it is read as it is written.
@@ -40,7 +44,7 @@ func schemaOf(t reflect.Type) map[string]any {
 		return s.YAMLSchema()
 	}
 	if t == reflect.TypeFor[time.Duration]() {
-		return map[string]any{"type": "string", "pattern": durationPattern, "examples": []string{"90s", "90m", "1d12h"}}
+		return map[string]any{"type": "string", "pattern": durationPattern, "not": map[string]any{"pattern": nothingPattern}, "examples": []string{"90s", "90m", "1d12h"}}
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -74,6 +78,10 @@ func schemaOfStructs(types []reflect.Type) map[string]any {
 				continue
 			}
 			s := schemaOf(f.Type)
+			if slices.Contains(options, "zero") {
+				delete(s, "not")
+				s["minLength"] = 1
+			}
 			if doc := f.Tag.Get("doc"); doc != "" {
 				s["description"] = doc
 			}

@@ -1,6 +1,7 @@
 package strictyaml_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -146,7 +147,7 @@ func TestSchema(t *testing.T) {
 			"name": map[string]any{"type": []string{"string", "number", "boolean"}, "description": "what it is called"},
 			"wait": map[string]any{
 				"type": "string", "examples": []string{"90s", "90m", "1d12h"},
-				"pattern": `^([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$`,
+				"pattern": `^([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$`, "minLength": 1,
 			},
 			"deep": map[string]any{
 				"type": "array", "minItems": 1,
@@ -159,5 +160,17 @@ func TestSchema(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestSchemaOfADuration: one that may not be zero may not be nothing either.
+func TestSchemaOfADuration(t *testing.T) {
+	var d time.Duration
+	not := strictyaml.Schema(&d)["not"].(map[string]any)["pattern"].(string)
+	refused := regexp.MustCompile(not)
+	for text, want := range map[string]bool{"": true, "0s": true, "0h0m": true, "0": true, "10s": false, "1d": false, "0h5m": false} {
+		if refused.MatchString(text) != want {
+			t.Errorf("%q refused: %v", text, !want)
+		}
 	}
 }

@@ -49,15 +49,6 @@ func refuseEmpty(d *strictyaml.Decoder, n *yaml.Node, except ...string) {
 	}
 }
 
-// require reports each of the keys that n lacks.
-func require(d *strictyaml.Decoder, n *yaml.Node, keys ...string) {
-	for _, key := range keys {
-		if valueOf(n, key) == nil {
-			d.Faultf(n, "%s is missing", key)
-		}
-	}
-}
-
 // oneOfTexts reports the value of a key that is given and not among known.
 func oneOfTexts(d *strictyaml.Decoder, n *yaml.Node, key, value string, known ...string) {
 	at := valueOf(n, key)

@@ -20,9 +20,9 @@ const (
 
 // document is one policies file.
 type document struct {
-	Version  int          `yaml:"version"`
-	Protect  []protection `yaml:"protect"`
-	Policies []rule       `yaml:"policies"`
+	Version  int          `yaml:"version" doc:"The version of this format."`
+	Protect  []protection `yaml:"protect" doc:"What is kept, whatever the policies of any file say. One entry that may hold is enough."`
+	Policies []rule       `yaml:"policies" doc:"Every one that matches applies, and the earliest deadline decides."`
 }
 
 // CheckYAML implements strictyaml.Checker.
@@ -50,7 +50,7 @@ type protection struct {
 // bound is how old a sandbox may become under a protection; zero: as old as it
 // likes.
 type bound struct {
-	For time.Duration `yaml:"for"`
+	For time.Duration `yaml:"for" doc:"Up to which age the protection holds; for ever if left out."`
 }
 
 // DecodeYAML implements strictyaml.Unmarshaler.
@@ -83,13 +83,13 @@ func requireClause(d *strictyaml.Decoder, n *yaml.Node) {
 
 // rule is one policy as it is written.
 type rule struct {
-	Name     string    `yaml:"name"`
-	Match    selector  `yaml:"match"`
-	Unless   []spared  `yaml:"unless"`
-	Limits   *limits   `yaml:"limits"`
-	TagRules *tagRules `yaml:"tag_rules"`
-	Action   action    `yaml:"action"`
-	Mode     Mode      `yaml:"mode"`
+	Name     string    `yaml:"name,required" doc:"What it is called in output, metrics and history. No other policy of any file has it."`
+	Match    selector  `yaml:"match,required" doc:"Which sandboxes it is about: all of these must hold."`
+	Unless   []spared  `yaml:"unless" doc:"Which of them it leaves alone: within an entry all must hold, one entry that may hold is enough."`
+	Limits   *limits   `yaml:"limits" doc:"How long a sandbox may live. The first that is overstepped decides."`
+	TagRules *tagRules `yaml:"tag_rules" doc:"Which tags it must and must not have."`
+	Action   action    `yaml:"action" doc:"What is done to one that violates the policy."`
+	Mode     Mode      `yaml:"mode" doc:"enforce (the default), or report: shown and counted, never acted on."`
 
 	at        *yaml.Node
 	source    string                // file:line
@@ -100,9 +100,9 @@ type rule struct {
 
 // action is what a policy does, as it is written.
 type action struct {
-	Type    string         `yaml:"type"`
-	Grace   *time.Duration `yaml:"grace,zero"`
-	Volumes bool           `yaml:"volumes"`
+	Type    string         `yaml:"type" doc:"stop (the default), remove, or pause on kinds that can."`
+	Grace   *time.Duration `yaml:"grace,zero" doc:"From the polite signal to the kill (10s if left out; 0s kills at once)."`
+	Volumes bool           `yaml:"volumes" doc:"With remove: its anonymous volumes too, never named ones."`
 }
 
 var policyName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
@@ -111,7 +111,6 @@ var policyName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 func (r *rule) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) {
 	r.at = n
 	refuseEmpty(d, n)
-	require(d, n, "name", "match")
 	if name := valueOf(n, "name"); name != nil && name.Kind == yaml.ScalarNode && !policyName.MatchString(r.Name) && name.ShortTag() != "!!null" {
 		d.In(".name", func() {
 			d.Faultf(name, "%q cannot name a policy: use up to 63 of a-z, 0-9, - and _, a letter or digit first", r.Name)
