@@ -68,9 +68,11 @@ const (
 	// sure is how many looks in a row must find nobody: one can just miss what
 	// forks and exits in a loop. unsure is how many do although each of them
 	// missed processes that ended under its eyes: on a busy machine those are
-	// always there, and almost never members.
-	sure   = 3
-	unsure = 8
+	// always there, and almost never members. breeding takes the place of unsure
+	// once members were born under our eyes: then they may well be.
+	sure     = 3
+	unsure   = 8
+	breeding = 100
 )
 
 // hunt is one stop under way. What carries the key while it lasts is what it
@@ -79,14 +81,21 @@ type hunt struct {
 	table         *table
 	key           key
 	asked, frozen map[process]bool
-	held          []int // pidfds of the members last seen
-	left          int   // how many those were
-	empty         int   // looks in a row that found nobody
-	missed        bool  // the last look missed processes
+	held          []int   // pidfds of the members last seen
+	left          int     // how many those were
+	empty         int     // looks in a row that found nobody
+	missed        bool    // the last look missed processes
+	newest        process // of all members seen
+	breeds        bool    // members were born since the hunt began
 }
 
 // gone says that no member is left.
-func (h *hunt) gone() bool { return h.empty >= unsure || h.empty >= sure && !h.missed }
+func (h *hunt) gone() bool {
+	if h.breeds {
+		return h.empty >= breeding || h.empty >= sure && !h.missed
+	}
+	return h.empty >= unsure || h.empty >= sure && !h.missed
+}
 
 func (h *hunt) close() {
 	c := census{held: h.held}
@@ -198,12 +207,18 @@ func (h *hunt) thaw(ctx context.Context) error {
 
 // sweep is one look that visits each member there is now.
 func (h *hunt) sweep(ctx context.Context, visit func(*member, int) error) error {
-	c, err := h.table.walk(ctx, query{only: &h.key, visit: visit})
+	c, err := h.table.walk(ctx, query{only: &h.key, visit: visit, urgent: h.breeds})
 	if err != nil {
 		return err
 	}
+	members := c.members[h.key] // oldest first
+	if n := len(members); n > 0 && members[n-1].compare(h.newest) > 0 {
+		h.breeds = h.breeds || h.newest != process{}
+		h.newest = members[n-1].process
+	}
+	h.breeds = h.breeds || c.sighted > 0
 	h.close()
-	h.held, h.left, h.missed = c.held, len(c.members[h.key])+c.sighted, c.missed > 0
+	h.held, h.left, h.missed = c.held, len(members)+c.sighted, c.missed > 0
 	h.empty++
 	if h.left > 0 {
 		h.empty = 0
