@@ -28,7 +28,7 @@ next ticks, and each policy in a line. It reaches no provider.
 With policy files it checks just those, whatever the configuration.`,
 		Example: `  reaperd check --config /etc/reaperd/reaperd.yaml
   reaperd check configs/policies/*.yaml
-  reaperd check --schema config`,
+  reaperd check --schema policies`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
@@ -54,7 +54,7 @@ With policy files it checks just those, whatever the configuration.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&schema, "schema", "", "print a JSON Schema for editors instead: tests or config")
+	cmd.Flags().StringVar(&schema, "schema", "", "print a JSON Schema for editors instead: policies, tests or config")
 	return cmd
 }
 

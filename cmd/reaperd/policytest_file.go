@@ -146,7 +146,7 @@ type expectation struct {
 	Policy  *string        `yaml:"policy" doc:"the policy that decides, or will"`
 	Action  string         `yaml:"action" doc:"stop, remove or pause"`
 	Due     *moment        `yaml:"due" doc:"the deadline that decides; unknown: there is none"`
-	Shadows *[]string      `yaml:"shadows" doc:"the policies in report mode that would reclaim now"`
+	Shadows *names         `yaml:"shadows" doc:"the policies in report mode that would reclaim now"`
 }
 
 // CheckYAML refuses a verdict and a reason that there are not.
@@ -164,6 +164,9 @@ func (e *expectation) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) {
 		})
 	}
 }
+
+// names are names, or none: an empty list says something here.
+type names []string
 
 // testTags are tags, or that the provider did not say (nil).
 type testTags map[string]string

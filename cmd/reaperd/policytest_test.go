@@ -107,3 +107,34 @@ func TestPolicyTestsThatCannotBeRead(t *testing.T) {
 		})
 	}
 }
+
+// Every shipped policy is tested, to the last clause.
+func TestShippedPoliciesAreTestedWhole(t *testing.T) {
+	tests, err := filepath.Glob("../../configs/policies/tests/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shipped, err := filepath.Glob("../../configs/policies/*.yaml")
+	if err != nil || len(shipped) == 0 {
+		t.Fatalf("%v, %v", shipped, err)
+	}
+	under := map[string]bool{}
+	for _, path := range tests {
+		f, err := readTests(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range f.files {
+			under[filepath.Clean(file)] = true
+		}
+	}
+	for _, path := range shipped {
+		if !under[filepath.Clean(path)] {
+			t.Errorf("no test names %s", path)
+		}
+	}
+	got := reaperd(t, nil, append([]string{"policy", "test", "--coverage"}, tests...)...)
+	if got.code != exitClean || strings.Contains(got.out, "never: ") || !strings.Contains(got.out, ", 0 failed\n") {
+		t.Errorf("exit %d, %s\n%s", got.code, got.errors, got.out)
+	}
+}

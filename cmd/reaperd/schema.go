@@ -6,13 +6,15 @@ import (
 	"slices"
 
 	"github.com/reaperd/reaperd/internal/strictyaml"
+	"github.com/reaperd/reaperd/pkg/policy"
 	"github.com/reaperd/reaperd/pkg/providers/all"
 )
 
 // schemas are the JSON Schemas that check prints, by the kind of file.
 var schemas = map[string]func() map[string]any{
-	"tests":  func() map[string]any { return titled("tests of reaperd's policies", strictyaml.Schema(&testFile{})) },
-	"config": configSchema,
+	"policies": policy.Schema,
+	"tests":    func() map[string]any { return titled("tests of reaperd's policies", strictyaml.Schema(&testFile{})) },
+	"config":   configSchema,
 }
 
 func printSchema(w io.Writer, of string) error {
@@ -61,4 +63,9 @@ func (*testTags) YAMLSchema() map[string]any {
 		map[string]any{"const": "unknown"},
 		map[string]any{"type": "object", "additionalProperties": strictyaml.Scalar()},
 	}}
+}
+
+// YAMLSchema implements strictyaml.Schemer.
+func (*names) YAMLSchema() map[string]any {
+	return map[string]any{"type": "array", "items": strictyaml.Scalar()}
 }
