@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
@@ -14,6 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	time.Local = time.UTC // the zone in which people are told of times
 	// Verbs end with their process and leave idle connections to it.
 	enginetest.Main(m,
 		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
