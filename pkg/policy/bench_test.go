@@ -45,7 +45,7 @@ func evaluate(b *testing.B, s *policy.Set) {
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "evaluations/s")
 }
 
-func BenchmarkLoadThousandPolicies(b *testing.B) {
+func BenchmarkLoad1000(b *testing.B) {
 	var text strings.Builder
 	text.WriteString("version: 1\npolicies:\n")
 	for i := range 1000 {

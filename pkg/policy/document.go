@@ -96,6 +96,8 @@ type rule struct {
 	options   providers.StopOptions // Action with its defaults
 	satisfied stateSet              // in which the action would change nothing
 	limits    []limit               // Limits and TagRules
+	lead      int                   // the slot of the tag that it leads with; -1: none
+	leadWant  *values               // what it wants of that
 }
 
 // action is what a policy does, as it is written.

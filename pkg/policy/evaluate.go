@@ -38,9 +38,10 @@ func (s *Set) Evaluate(f *Facts, now time.Time) Decision {
 	enforced := origin{now: now, firstSeen: f.Pulse.FirstSeen, state: state}
 	reported := enforced
 	var decisive *rule
+	var looked lookups
 	for i := range s.policies {
 		r := &s.policies[i]
-		if !r.applies(f) {
+		if looked.rulesOut(r, s.leads.keys, f.Tags) || !r.applies(f) {
 			continue
 		}
 		if r.Mode == Report {

@@ -42,6 +42,9 @@ func Load(files []File, known Known) (*Set, []string, error) {
 	if err := l.faults.Err(); err != nil {
 		return nil, nil, err
 	}
+	for i := range l.set.policies {
+		l.set.leads.take(&l.set.policies[i])
+	}
 	var warnings []string
 	for _, w := range l.warnings {
 		warnings = append(warnings, w.Error())

@@ -10,6 +10,7 @@ import (
 type Set struct {
 	protections []protection
 	policies    []rule
+	leads       leads
 }
 
 // Policy is one policy with its effective values.

@@ -1,6 +1,8 @@
 package policy_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/reaperd/reaperd/pkg/policy"
@@ -226,6 +228,29 @@ func TestAnAbsentTagSelectsWhereItIsSaidAloud(t *testing.T) {
 		}
 		if got := protecting.Evaluate(f, now).Reason == policy.Protected; got != tc.protectedFrom {
 			t.Errorf("%s: protect keeps it: %v", name, got)
+		}
+	}
+}
+
+// TestPoliciesLeadByManyTags: each policy decides by its own tag, also where
+// there are more of them than are looked up once.
+func TestPoliciesLeadByManyTags(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("version: 1\npolicies:\n")
+	const n = 80
+	for i := range n {
+		fmt.Fprintf(&b, "  - {name: p%d, match: {tags: {k%d: [x, y]}}, limits: {max_age: 1m}}\n", i, i%(n/2))
+	}
+	s := load(t, b.String())
+	for i := range n / 2 {
+		d := s.Evaluate(expired("a", tags(fmt.Sprintf("k%d", i), "y", "other", "x")), now)
+		if d.Verdict != policy.Reclaim || d.Policy != fmt.Sprintf("p%d", i) {
+			t.Errorf("k%d: %+v", i, d)
+		}
+		for _, miss := range []map[string]string{nil, tags(), tags(fmt.Sprintf("k%d", i), "z"), tags("other", "x")} {
+			if d := s.Evaluate(expired("a", miss), now); d.Reason != policy.Unmatched {
+				t.Errorf("%v: %+v", miss, d)
+			}
 		}
 	}
 }
