@@ -54,7 +54,10 @@ func TestWhatEachLimitCountsFrom(t *testing.T) {
 		}), ago(-60 * time.Minute), policy.MaxIdle, "started", false},
 		"idle, start not believed": {"max_idle: 2h", with(func(f *policy.Facts) {
 			f.LastActive, f.Started = ago(90*time.Minute), year9999
-		}), ago(-30 * time.Minute), policy.MaxIdle, "last active", false},
+		}), ago(-61 * time.Minute), policy.MaxIdle, "first seen", true},
+		"idle since it came to this state": {"max_idle: 2h", with(func(f *policy.Facts) {
+			f.LastActive, f.Started, f.Pulse.StateSince = ago(90*time.Minute), time.Time{}, ago(5*time.Minute)
+		}), ago(-115 * time.Minute), policy.MaxIdle, "in this state", true},
 		"idle, nobody can say":    {"max_idle: 1m", nil, time.Time{}, policy.WithinLimits, "", false},
 		"idle, active tomorrow":   {"max_idle: 1m", with(func(f *policy.Facts) { f.LastActive = ago(-day) }), time.Time{}, policy.WithinLimits, "", true},
 		"idle, active in year 1":  {"max_idle: 1m", with(func(f *policy.Facts) { f.LastActive = time.Unix(0, 0) }), time.Time{}, policy.WithinLimits, "", true},

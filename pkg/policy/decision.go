@@ -35,6 +35,9 @@ type Decision struct {
 	// UnknownAge says that some limit could not count from the provider's time
 	// because that cannot be believed.
 	UnknownAge bool
+	// Unsaid says that a clause or limit that might have decided asks for
+	// something that the provider did not say, or cannot be worked out.
+	Unsaid bool
 }
 
 // Shadow is what a policy in report mode would have done.

@@ -41,7 +41,11 @@ func (s *Set) Evaluate(f *Facts, now time.Time) Decision {
 	var looked lookups
 	for i := range s.policies {
 		r := &s.policies[i]
-		if looked.rulesOut(r, s.leads.keys, f.Tags) || !r.applies(f) {
+		if looked.rulesOut(r, s.leads.keys, f.Tags) {
+			continue
+		}
+		if a := r.applies(f); a != yes {
+			d.Unsaid = d.Unsaid || a == cannotSay
 			continue
 		}
 		if r.Mode == Report {
@@ -64,6 +68,7 @@ func (s *Set) Evaluate(f *Facts, now time.Time) Decision {
 		slices.Sort(d.Malformed)
 		d.Malformed = slices.Compact(d.Malformed)
 	}
+	d.Unsaid = d.Unsaid || enforced.unsaid || reported.unsaid || g.unsaid
 	d.UnknownAge = enforced.unbelieved || reported.unbelieved || g.unbelieved
 	d.settle(decisive, &enforced, &g)
 	return d
@@ -109,17 +114,17 @@ func (d *Decision) report(r *rule, f *Facts, o *origin, g *guard) {
 	d.Shadows = append(d.Shadows, Shadow{Policy: r.Name, Reason: why, Due: later(due, g.until)})
 }
 
-// applies says whether the policy has a say in this sandbox.
-func (r *rule) applies(f *Facts) bool {
-	if !r.Match.hits(f) {
-		return false
-	}
+// applies says whether the policy has a say in this sandbox. Only yes does: to
+// match, a sandbox must surely do so, and to be spared, it is enough that it may.
+func (r *rule) applies(f *Facts) answer {
+	least := r.Match.ask(f)
 	for i := range r.Unless {
-		if r.Unless[i].spares(f) {
-			return false
+		if least == no {
+			return no
 		}
+		least = min(least, yes-r.Unless[i].ask(f))
 	}
-	return true
+	return least
 }
 
 // deadline gives when the first of the rule's limits falls due, and which
@@ -174,6 +179,7 @@ func (s *Set) protection(f *Facts, now time.Time) guard {
 		if hit == no {
 			continue
 		}
+		g.unsaid = g.unsaid || hit == cannotSay
 		if p.For == 0 {
 			unbounded, g.forever = true, true
 			g.sure = g.sure || hit == yes

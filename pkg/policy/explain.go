@@ -32,7 +32,7 @@ func (p *protection) explain(f *Facts, now time.Time) ProtectionTrace {
 func (r *rule) explain(f *Facts, now time.Time) PolicyTrace {
 	t := PolicyTrace{
 		Name: r.Name, Source: r.source, Mode: r.Mode, Action: r.options,
-		Applies: r.applies(f), Match: r.Match.explain(f, valueOf(r.at, "match")),
+		Applies: r.applies(f) == yes, Match: r.Match.explain(f, valueOf(r.at, "match")),
 	}
 	for i := range r.Unless {
 		t.Unless = append(t.Unless, r.Unless[i].selector.explain(f, r.Unless[i].at))

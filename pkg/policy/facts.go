@@ -68,6 +68,8 @@ type origin struct {
 	// turn is the earliest time that is not believed only because it lies in
 	// the future: when it comes, a verdict can change. Zero: none.
 	turn time.Time
+	// unsaid: the tags that a limit reads were not told.
+	unsaid bool
 	// unclear are the keys of tags that could not be understood.
 	unclear []string
 }

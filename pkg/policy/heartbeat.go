@@ -93,6 +93,7 @@ func (l *limit) unasked(f *Facts, o *origin) string {
 	case l.required:
 		return ""
 	case f.Tags == nil:
+		o.unsaid = true
 		return tagsUnsaid
 	case !names:
 		return neverBeat

@@ -55,6 +55,7 @@ func (l *limit) judge(f *Facts, o *origin) ruling {
 		return l.heartbeat(f, o)
 	default:
 		if none := l.rules.kept(l.reason, f.Tags); none != "" {
+			o.unsaid = o.unsaid || f.Tags == nil
 			return ruling{none: none}
 		}
 		return l.fromCreation(f, o, l.after)
@@ -74,17 +75,21 @@ func (l *limit) fromCreation(f *Facts, o *origin, after time.Duration) ruling {
 	return l.counting(since, from, after)
 }
 
-// idle counts from the last activity, or the start if that was later. Unlike
-// the other limits it counts from nothing else: that no activity was seen is
-// no idleness.
+// idle counts from the last activity, or the start of the run if that was
+// later. Unlike the other limits it has no deadline where the activity is not
+// told: that none was seen is no idleness.
 func (l *limit) idle(f *Facts, o *origin) ruling {
 	if !o.believes(f.LastActive) {
 		o.unbelieved = o.unbelieved || !f.LastActive.IsZero()
 		return ruling{none: noActivity}
 	}
 	since, from := f.LastActive, "last active"
-	if f.Started.After(since) && o.believes(f.Started) {
-		since, from = f.Started, "started"
+	run, name := o.from(f.Started, "started")
+	if state := f.Pulse.StateSince; name != "started" && plausible(state) && state.After(run) {
+		run, name = state, "in this state"
+	}
+	if run.After(since) {
+		since, from = run, name
 	}
 	return l.counting(since, from, l.after)
 }
@@ -92,7 +97,7 @@ func (l *limit) idle(f *Facts, o *origin) ruling {
 // ttl reads how long the sandbox wants to live. A wish that cannot be
 // understood is noted, and neither kills nor protects.
 func (l *limit) ttl(f *Facts, o *origin) ruling {
-	text, none := l.wish(f)
+	text, none := l.wish(f, o)
 	if none != "" {
 		return ruling{none: none}
 	}
@@ -107,7 +112,7 @@ func (l *limit) ttl(f *Facts, o *origin) ruling {
 // expires reads until when the sandbox wants to live. Of a time before it came
 // to be nobody can say what was meant.
 func (l *limit) expires(f *Facts, o *origin) ruling {
-	text, none := l.wish(f)
+	text, none := l.wish(f, o)
 	if none != "" {
 		return ruling{none: none}
 	}
@@ -129,10 +134,11 @@ func (l *limit) expires(f *Facts, o *origin) ruling {
 }
 
 // wish gives the text of the tag that the limit reads, or why there is none.
-func (l *limit) wish(f *Facts) (text, none string) {
+func (l *limit) wish(f *Facts, o *origin) (text, none string) {
 	text, present := f.Tags[l.tag]
 	switch {
 	case f.Tags == nil:
+		o.unsaid = true
 		return "", tagsUnsaid
 	case !present:
 		return "", tagAbsent

@@ -40,12 +40,6 @@ func answerOf(b bool) answer {
 	return no
 }
 
-// hits says whether the selector surely holds: what cannot be said does not.
-func (s *selector) hits(f *Facts) bool { return s.ask(f) == yes }
-
-// spares says whether the selector may hold: what cannot be said does.
-func (s *selector) spares(f *Facts) bool { return s.ask(f) != no }
-
 // ask gives the weakest answer of all clauses. Tags come first: they are what
 // most policies differ by.
 func (s *selector) ask(f *Facts) answer {
