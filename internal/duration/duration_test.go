@@ -51,3 +51,26 @@ func TestParseRefusesWhatCouldBeMisread(t *testing.T) {
 		t.Error("ParseOrZero takes a bare 0")
 	}
 }
+
+// FuzzParse: whatever is taken is more than zero, and written out it is read
+// as the same again.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{"", "0", "0s", "90m", "1d12h", "250ms", "1y2w3d4h5m6s7ms", "-5m", "1.5h", "1D", "1 d", "1mo", "P1D", "9999999w", "292y", "293y", "00m1s", "1h1h", "1m1h"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		d, err := Parse(text)
+		if err != nil {
+			if d != 0 || err.Error() == "" {
+				t.Errorf("%q gave %v and %v", text, d, err)
+			}
+			return
+		}
+		if d <= 0 {
+			t.Errorf("%q gave %v", text, d)
+		}
+		if back, err := Parse(Format(d)); err != nil || back != d {
+			t.Errorf("%q gave %v, which is written %s and read as %v, %v", text, d, Format(d), back, err)
+		}
+	})
+}

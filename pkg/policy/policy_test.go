@@ -80,6 +80,24 @@ policies:
   - name: all
     match: {everything: true}
     tag_rules: {require: [owner]}
+  - name: rest
+    match:
+      kinds: [docker]
+      tags: {a: {absent: true}, b: {pattern: 'x+'}}
+      images: [docker.io/library/python, 'acme/*:*']
+      when: 'tag("c") == sandbox.name'
+    limits:
+      heartbeat: {timeout: 5m, required: true}
+      expires: {tag: until, max: 2d}
+      max_paused: 7d
+      max_stopped: 1h
+      max_idle: 30m
+    tag_rules: {forbid: [y, z], allow: {env: [dev, ""], team: {pattern: '[a-z]+'}}, grace: 5m}
+    action: {type: remove}
+  - name: paused
+    match: {tags: {env: dev}, kinds: [docker]}
+    limits: {heartbeat: {timeout: 5m}}
+    action: {type: pause}
 `)
 	want := []policy.Policy{
 		{
@@ -99,6 +117,23 @@ policies:
 			Name: "all", Source: "p.yaml:14", Mode: policy.Enforce, Reasons: []policy.Reason{policy.TagMissing},
 			Action:  providers.StopOptions{Action: providers.ActionStop, Grace: 10 * time.Second},
 			Summary: "everything: tagged owner within 10m; stop with 10s of grace",
+		},
+		{
+			Name: "rest", Source: "p.yaml:17", Mode: policy.Enforce,
+			Reasons: []policy.Reason{
+				policy.MaxIdle, policy.MaxStopped, policy.MaxPaused, policy.ExpiresTag,
+				policy.HeartbeatLost, policy.HeartbeatNever, policy.LeaseExpired, policy.LeaseReleased, policy.TagNotAllowed, policy.TagForbidden,
+			},
+			Action: providers.StopOptions{Action: providers.ActionRemove, Grace: 10 * time.Second},
+			Summary: `kind docker, no tag a, tag b like x+, from image python:latest or acme/*:*, when tag("c") == sandbox.name: ` +
+				`at most 30m idle, at most 1h stopped, at most 1w paused, until its tag until says, at most 2d, a heartbeat every 5m, required, ` +
+				`tagged env only dev or "", team only like [a-z]+ within 5m, not tagged y or z within 5m; remove with 10s of grace`,
+		},
+		{
+			Name: "paused", Source: "p.yaml:31", Mode: policy.Enforce,
+			Reasons: []policy.Reason{policy.HeartbeatLost, policy.HeartbeatNever, policy.LeaseExpired, policy.LeaseReleased},
+			Action:  providers.StopOptions{Action: providers.ActionPause},
+			Summary: "kind docker, tag env=dev: a heartbeat every 5m; pause",
 		},
 	}
 	if diff := cmp.Diff(want, s.Policies()); diff != "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/reaperd/reaperd/pkg/policy"
 )
 
-func compiledSchema(t *testing.T) *jsonschema.Schema {
+func compiledSchema(t testing.TB) *jsonschema.Schema {
 	t.Helper()
 	text, err := json.Marshal(policy.Schema())
 	if err != nil {
@@ -64,7 +64,7 @@ func asJSON(data []byte) (any, bool) {
 		case "!!null":
 			return nil
 		case "!!bool":
-			return n.Value == "true"
+			return strings.EqualFold(n.Value, "true")
 		case "!!int", "!!float":
 			if f, err := strconv.ParseFloat(n.Value, 64); err == nil {
 				return json.Number(strconv.FormatFloat(f, 'f', -1, 64))
