@@ -51,22 +51,39 @@ func New(o Options) *Loop {
 	return l
 }
 
-// Run scans every provider at once and then on its schedule until ctx ends. It
-// returns when each has finished what it began: a stop under way is seen
-// through, nothing new is begun.
+// Run scans every provider at once and then on its schedule until ctx ends, and
+// reclaims between two scans what falls due meanwhile. It returns when each has
+// finished what it began: a stop under way is seen through, nothing new is
+// begun.
 func (l *Loop) Run(ctx context.Context) {
 	l.identify(ctx)
 	l.each(func(s *Scanner) {
-		began := l.clock.Now()
 		for {
+			began := l.clock.Now()
 			l.report(s.Cycle(ctx))
-			next := s.target.Schedule.after(began, l.clock.Now())
-			if !waitUntil(ctx, l.clock, next, s.target.Schedule.late()) {
+			tick := s.target.Schedule.after(began, l.clock.Now())
+			if !l.until(ctx, s, tick) {
 				return
 			}
-			began = l.clock.Now()
 		}
 	})
+}
+
+// until waits for the tick and acts on every deadline before it; false if ctx
+// ended first.
+func (l *Loop) until(ctx context.Context, s *Scanner, tick time.Time) bool {
+	for {
+		due := s.agenda.next()
+		if due.IsZero() || !due.Before(tick) {
+			return waitUntil(ctx, l.clock, tick, s.target.Schedule.late())
+		}
+		if !waitUntil(ctx, l.clock, due, s.target.Schedule.late()) {
+			return false
+		}
+		if r := s.Wake(ctx); len(r.Results) > 0 {
+			l.report(r)
+		}
+	}
 }
 
 // Once runs one cycle over every provider, side by side, and gives the reports

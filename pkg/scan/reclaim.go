@@ -38,8 +38,9 @@ type Result struct {
 	Err     error // why it failed, is stuck, or was spared where that needs saying
 	At      time.Time
 
-	sent   bool // the provider took the stop, or may have taken it
-	repeat bool // what it says was recorded before
+	next   time.Time // of one spared: when it can fall due after all
+	sent   bool      // the provider took the stop, or may have taken it
+	repeat bool      // what it says was recorded before
 }
 
 // stopMargin is what a stop may take beyond its grace before it is given up.
@@ -159,7 +160,7 @@ func (s *Scanner) attempt(ctx context.Context, it policy.Item, j judge) Result {
 	it.Facts = s.pulses.look(again, now)
 	d := j(&it.Facts, now)
 	if d.Verdict != policy.Reclaim {
-		return Result{Item: it, Outcome: OutcomeSpared} // with the decision that no longer holds
+		return Result{Item: it, Outcome: OutcomeSpared, next: d.Next} // with the decision that no longer holds
 	}
 	it.Decision = d
 	_, err = call(ctx, s, opStop, it.Decision.Action.Grace+stopMargin, func(ctx context.Context) (struct{}, error) {

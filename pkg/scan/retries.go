@@ -40,6 +40,17 @@ func (r *retries) ready(sb providers.Sandbox, now time.Time) bool {
 	return t == nil || now.Before(t.last) || now.Sub(t.last) >= t.pause
 }
 
+// next is when the sandbox may be tried again; zero if it was not tried.
+func (r *retries) next(sb providers.Sandbox) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.tries[pulseKey{sb.ID, sb.Revision}]
+	if t == nil {
+		return time.Time{}
+	}
+	return t.last.Add(t.pause)
+}
+
 // failed notes one more failed try, says when the next may be, and tells what
 // it amounts to: a failure, or being stuck once the tries are used up. A stuck
 // one is tried on, ever more slowly; repeat says that it was stuck before.

@@ -27,6 +27,7 @@ type Scanner struct {
 	pulses   *pulses
 	retries  *retries
 	doors    *doors
+	agenda   agenda
 
 	identified bool
 	duplicate  error // why it was refused, until it says that it is another place
@@ -59,6 +60,7 @@ func (r Report) Clean() bool {
 
 // Look lists the provider and judges what is there. It changes nothing.
 func (s *Scanner) Look(ctx context.Context) (policy.Plan, error) {
+	s.agenda = agenda{}
 	sandboxes, err := s.list(ctx)
 	if err != nil {
 		if ctx.Err() == nil { // else it says nothing of the provider
@@ -173,16 +175,22 @@ func (s *Scanner) Cycle(ctx context.Context) Report {
 	if r.Err == nil {
 		r.Results = s.settle(ctx, r.Plan)
 		r.Results = append(r.Results, s.reclaimAll(ctx, r.Plan.Reclaim())...)
+		s.agenda.begin(r.Plan, r.Results, s.retries)
 		s.metrics.reclaimed(s, r.Plan, r.Results)
 	}
 	if r.Err == nil || ctx.Err() == nil {
 		s.metrics.cycled(r, s.clock.Now().Sub(began))
 	}
+	s.tellScanned(r, began)
+	return r
+}
+
+// tellScanned logs a scan that did something.
+func (s *Scanner) tellScanned(r Report, began time.Time) {
 	if len(r.Results) > 0 {
 		s.log.Info("scanned", zap.Int("sandboxes", len(r.Plan.Items)), zap.Any("outcomes", tally(r.Results)),
 			zap.Duration("took", s.clock.Now().Sub(began)))
 	}
-	return r
 }
 
 // reclaimAll takes what is due, and not waiting for its next try, through the
