@@ -76,6 +76,12 @@ func TestHeartbeats(t *testing.T) {
 		"released, beats itself": {func(f *policy.Facts) {
 			f.Pulse.Leases, f.Pulse.LastBeat = []policy.Lease{released(ago(minute))}, ago(2*minute)
 		}, false, ago(-3 * minute), policy.LeaseReleased, "last beat"},
+		"released soon after the start": {func(f *policy.Facts) {
+			f.Pulse.Leases, f.Started, f.Pulse.FirstSeen = []policy.Lease{released(ago(minute))}, ago(3*minute), ago(2*minute)
+		}, false, ago(minute), policy.LeaseReleased, "release"},
+		"released, start in the future": {func(f *policy.Facts) {
+			f.Pulse.Leases, f.Started = []policy.Lease{released(ago(minute))}, ago(-day)
+		}, false, ago(minute), policy.LeaseReleased, "release"},
 		"released, then started": {func(f *policy.Facts) {
 			f.Pulse.Leases, f.Started = []policy.Lease{released(ago(10 * minute))}, ago(minute)
 		}, false, ago(-4 * minute), policy.LeaseReleased, "started"},
