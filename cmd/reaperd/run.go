@@ -107,12 +107,15 @@ func serve(ctx context.Context, b *built, log *zap.Logger, listening func(addres
 	listening(server.Addr())
 	announce(b, log, server.Addr())
 	notify(log, daemon.SdNotifyReady)
+	told := make(chan struct{})
 	context.AfterFunc(ctx, func() {
+		defer close(told)
 		close(notReady)
 		notify(log, daemon.SdNotifyStopping)
 		log.Info("stopping: finishing what was begun")
 	})
 	b.loop.Run(ctx)
+	<-told
 
 	drained, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainHTTP)
 	defer cancel()

@@ -67,6 +67,7 @@ func (l *Loop) Run(ctx context.Context) {
 			}
 		}
 	})
+	<-ctx.Done() // with no provider at all there is still a daemon
 }
 
 // until waits for the tick and acts on every deadline before it; false if ctx
