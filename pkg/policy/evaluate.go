@@ -30,7 +30,8 @@ func (s *Set) Evaluate(f *Facts, now time.Time) Decision {
 		return Decision{Verdict: Keep, Reason: Unmatched}
 	}
 	now = now.Round(0) // limits count wall time, which goes on while a laptop sleeps
-	g := s.protection(f, now)
+	var looked lookups
+	g := s.protection(f, &looked, now)
 	if g.sure && g.forever && g.turn.IsZero() {
 		return Decision{Verdict: Keep, Reason: Protected, UnknownAge: g.unbelieved}
 	}
@@ -38,13 +39,12 @@ func (s *Set) Evaluate(f *Facts, now time.Time) Decision {
 	enforced := origin{now: now, firstSeen: f.Pulse.FirstSeen, state: state}
 	reported := enforced
 	var decisive *rule
-	var looked lookups
 	for i := range s.policies {
 		r := &s.policies[i]
 		if looked.rulesOut(r, s.leads.keys, f.Tags) {
 			continue
 		}
-		if a := r.applies(f); a != yes {
+		if a := r.applies(f, &looked); a != yes {
 			d.Unsaid = d.Unsaid || a == cannotSay
 			continue
 		}
@@ -116,13 +116,13 @@ func (d *Decision) report(r *rule, f *Facts, o *origin, g *guard) {
 
 // applies says whether the policy has a say in this sandbox. Only yes does: to
 // match, a sandbox must surely do so, and to be spared, it is enough that it may.
-func (r *rule) applies(f *Facts) answer {
-	least := r.Match.ask(f)
+func (r *rule) applies(f *Facts, looked *lookups) answer {
+	least := r.Match.ask(f, looked)
 	for i := range r.Unless {
 		if least == no {
 			return no
 		}
-		least = min(least, yes-r.Unless[i].ask(f))
+		least = min(least, yes-r.Unless[i].ask(f, looked))
 	}
 	return least
 }
@@ -170,12 +170,12 @@ type guard struct {
 
 func (g *guard) keeps() bool { return g.forever || g.holds }
 
-func (s *Set) protection(f *Facts, now time.Time) guard {
+func (s *Set) protection(f *Facts, looked *lookups, now time.Time) guard {
 	g := guard{origin: origin{now: now, firstSeen: f.Pulse.FirstSeen}}
 	unbounded := false
 	for i := range s.protections {
 		p := &s.protections[i]
-		hit := p.selector.ask(f)
+		hit := p.selector.ask(f, looked)
 		if hit == no {
 			continue
 		}

@@ -25,14 +25,14 @@ func (s *Set) Explain(f *Facts, now time.Time) Trace {
 
 func (p *protection) explain(f *Facts, now time.Time) ProtectionTrace {
 	alone := Set{protections: []protection{*p}}
-	g := alone.protection(f, now)
+	g := alone.protection(f, &lookups{}, now)
 	return ProtectionTrace{Source: p.source, Clauses: p.selector.explain(f, p.at), Keeps: g.keeps(), Until: g.until}
 }
 
 func (r *rule) explain(f *Facts, now time.Time) PolicyTrace {
 	t := PolicyTrace{
 		Name: r.Name, Source: r.source, Mode: r.Mode, Action: r.options,
-		Applies: r.applies(f) == yes, Match: r.Match.explain(f, valueOf(r.at, "match")),
+		Applies: r.applies(f, &lookups{}) == yes, Match: r.Match.explain(f, valueOf(r.at, "match")),
 	}
 	for i := range r.Unless {
 		t.Unless = append(t.Unless, r.Unless[i].selector.explain(f, r.Unless[i].at))
@@ -73,7 +73,7 @@ func (s *selector) explain(f *Facts, at *yaml.Node) []ClauseTrace {
 		if present {
 			saw = quoted(saw)
 		}
-		add(valueOf(valueOf(at, "tags"), c.key), "tags."+c.key, c.want.String(), saw, one.ask(f))
+		add(valueOf(valueOf(at, "tags"), c.key), "tags."+c.key, c.want.String(), saw, one.ask(f, nil))
 	}
 	if len(s.Names) > 0 {
 		add(valueOf(at, "names"), "names", orList(s.Names), f.Name, s.askName(f.Name))
@@ -95,7 +95,7 @@ func (s *selector) explain(f *Facts, at *yaml.Node) []ClauseTrace {
 		add(valueOf(at, "states"), "states", orList(s.States), string(f.State), answerOf(slices.Contains(s.States, stateWord(f.State))))
 	}
 	if s.When != nil {
-		add(s.When.at, "when", s.When.text, "", s.When.ask(f))
+		add(s.When.at, "when", s.When.text, "", s.When.ask(f, &lookups{}))
 	}
 	return out
 }

@@ -32,6 +32,7 @@ func (l *leads) take(r *rule) {
 type lookups struct {
 	values        [maxLeads]string
 	done, present uint32
+	when          *whenFacts // what expressions read; nil until one is asked
 }
 
 // rulesOut says that the policy surely does not match, by the tag that it leads

@@ -42,7 +42,7 @@ func answerOf(b bool) answer {
 
 // ask gives the weakest answer of all clauses. Tags come first: they are what
 // most policies differ by.
-func (s *selector) ask(f *Facts) answer {
+func (s *selector) ask(f *Facts, looked *lookups) answer {
 	least := yes
 	switch {
 	case len(s.Tags) == 0:
@@ -71,7 +71,7 @@ func (s *selector) ask(f *Facts) answer {
 		least = min(least, s.askImage(f.Image))
 	}
 	if s.When != nil && least != no {
-		least = min(least, s.When.ask(f))
+		least = min(least, s.When.ask(f, looked))
 	}
 	return least
 }

@@ -1,15 +1,13 @@
 package policy
 
 import (
-	"errors"
-	"fmt"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/decls"
 	"cel.dev/cel-go/common/env"
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
@@ -35,11 +33,14 @@ func (w *when) DecodeYAML(d *strictyaml.Decoder, n *yaml.Node) {
 
 // ask evaluates the expression. One that fails, reads what the provider did not
 // say, or costs too much cannot say.
-func (w *when) ask(f *Facts) answer {
+func (w *when) ask(f *Facts, looked *lookups) answer {
 	if w.program == nil {
 		return cannotSay
 	}
-	out, _, err := w.program.Eval((*whenFacts)(f))
+	if looked.when == nil {
+		looked.when = &whenFacts{facts: f}
+	}
+	out, _, err := w.program.Eval(looked.when)
 	if err != nil {
 		return cannotSay
 	}
@@ -57,105 +58,16 @@ const (
 	maxCost       = 20_000
 )
 
-// whenType is the type of the variable sandbox.
-var whenType = cel.ObjectType("Sandbox")
-
-// whenFields are the fields of sandbox, each with what reads it; "" cannot say.
-var whenFields = map[string]func(f *Facts) string{
-	"id":       func(f *Facts) string { return f.ID },
-	"name":     func(f *Facts) string { return f.Name },
-	"kind":     func(f *Facts) string { return f.Kind },
-	"provider": func(f *Facts) string { return f.Provider },
-	"image":    func(f *Facts) string { return familiar(f.Image).String() },
-	"state":    func(f *Facts) string { return string(f.State) },
-}
-
-var errUnsaid = errors.New("the provider did not say")
-
-// whenFacts are the facts as an expression sees them: the variable sandbox, and
-// what variables are looked up in.
-type whenFacts Facts
-
-// ResolveName implements cel.Activation.
-func (f *whenFacts) ResolveName(name string) (any, bool) { return f, name == "sandbox" }
-
-// Parent implements cel.Activation.
-func (f *whenFacts) Parent() cel.Activation { return nil }
-
-// ConvertToNative implements ref.Val.
-func (f *whenFacts) ConvertToNative(t reflect.Type) (any, error) {
-	return nil, fmt.Errorf("a sandbox is no %s", t)
-}
-
-// ConvertToType implements ref.Val.
-func (f *whenFacts) ConvertToType(t ref.Type) ref.Val {
-	return types.NewErr("a sandbox is no %s", t)
-}
-
-// Equal implements ref.Val.
-func (f *whenFacts) Equal(other ref.Val) ref.Val { return types.Bool(f == other) }
-
-// Type implements ref.Val.
-func (f *whenFacts) Type() ref.Type { return whenType }
-
-// Value implements ref.Val.
-func (f *whenFacts) Value() any { return (*Facts)(f) }
-
-// whenTypes knows the type of sandbox and no other message.
-type whenTypes struct{ *types.Registry }
-
-// FindStructType implements types.Provider.
-func (whenTypes) FindStructType(name string) (*types.Type, bool) {
-	return types.NewTypeTypeWithParam(whenType), name == whenType.TypeName()
-}
-
-// FindStructFieldNames implements types.Provider.
-func (whenTypes) FindStructFieldNames(name string) ([]string, bool) {
-	return whenFieldNames(), name == whenType.TypeName()
-}
-
-// FindStructFieldType implements types.Provider. Every field counts as set, so
-// that nothing can be asked of what is not known.
-func (whenTypes) FindStructFieldType(name, field string) (*types.FieldType, bool) {
-	if name != whenType.TypeName() {
-		return nil, false
-	}
-	isSet := func(any) bool { return true }
-	if field == "tags" {
-		return &types.FieldType{Type: types.NewMapType(types.StringType, types.StringType), IsSet: isSet, GetFrom: func(of any) (any, error) {
-			if tags := of.(*Facts).Tags; tags != nil {
-				return tags, nil
-			}
-			return nil, errUnsaid
-		}}, true
-	}
-	read, known := whenFields[field]
-	return &types.FieldType{Type: types.StringType, IsSet: isSet, GetFrom: func(of any) (any, error) {
-		if text := read(of.(*Facts)); text != "" {
-			return text, nil
-		}
-		return nil, errUnsaid
-	}}, known
-}
-
-func whenFieldNames() []string {
-	names := []string{"tags"}
-	for name := range sorted(whenFields) {
-		names = append(names, name)
-	}
-	return names
-}
-
 // tagFunction is what tag(name) is expanded to, with sandbox before the name.
 const tagFunction = "@tag"
 
 func readTag(sandbox, key ref.Val) ref.Val {
-	f, isSandbox := sandbox.(*whenFacts)
+	w, isSandbox := sandbox.(*whenFacts)
 	name, isText := key.(types.String)
-	if !isSandbox || !isText || f.Tags == nil {
-		return types.WrapErr(errUnsaid)
+	if !isSandbox || !isText {
+		return types.MaybeNoSuchOverloadErr(key)
 	}
-	return types.String(f.Tags[string(name)])
+	return w.tag(string(name))
 }
 
 // whenFunctions are all that an expression can do beside reading. There is no
@@ -182,7 +94,8 @@ func newWhenEnv() (*cel.Env, error) {
 		cel.CustomTypeProvider(whenTypes{registry}),
 		cel.CustomTypeAdapter(registry),
 		cel.Variable("sandbox", whenType),
-		cel.Function(tagFunction, cel.Overload("sandbox_tag", []*cel.Type{whenType, cel.StringType}, cel.StringType, cel.BinaryBinding(readTag))),
+		cel.Function(tagFunction, decls.DisableTypeGuards(true), // readTag looks itself
+			cel.Overload("sandbox_tag", []*cel.Type{whenType, cel.StringType}, cel.StringType, cel.BinaryBinding(readTag))),
 		cel.Macros(cel.GlobalMacro("tag", 1, func(m cel.MacroExprFactory, _ ast.Expr, args []ast.Expr) (ast.Expr, *cel.Error) {
 			return m.NewCall(tagFunction, m.NewIdent("sandbox"), args[0]), nil
 		})),
