@@ -49,7 +49,7 @@ func BenchmarkLoad1000(b *testing.B) {
 	var text strings.Builder
 	text.WriteString("version: 1\npolicies:\n")
 	for i := range 1000 {
-		fmt.Fprintf(&text, "  - {name: p%d, match: {tags: {team: t%d}, names: ['sbx-%d-[0-9a-f]{12}']}, limits: {max_uptime: 4h}}\n", i, i, i)
+		fmt.Fprintf(&text, "  - name: p%d\n    match: {tags: {team: t%d}, names: ['sbx-%d-[0-9a-f]{12}'], when: 'sandbox.name == \"sbx-%d-\" + tag(\"id\")'}\n    limits: {max_uptime: 4h}\n", i, i, i, i)
 	}
 	files := []policy.File{{Name: "p.yaml", Data: []byte(text.String())}}
 	for b.Loop() {
