@@ -80,7 +80,7 @@ func TestPolicyTestsThatDiffer(t *testing.T) {
 	if got.code != exitTrouble || !strings.Contains(got.out, want) {
 		t.Errorf("exit %d\n%s\nwant\n%s", got.code, got.out, want)
 	}
-	for _, missed := range []string{"never: ", "protect.tags.keep (line 3)", "unless[0].names (line 7)"} {
+	for _, missed := range []string{"never: ", "protect[0].tags.keep (line 3)", "unless[0].names (line 7)"} {
 		if !strings.Contains(got.out, missed) {
 			t.Errorf("it does not name %q:\n%s", missed, got.out)
 		}

@@ -78,7 +78,7 @@ policies:
 		reached[p.ID] = p.Reached
 	}
 	wantParts := map[string]bool{
-		"p.yaml:3: protect.tags.keep":    false,
+		"p.yaml:3: protect[0].tags.keep": false,
 		"p.yaml:5: a":                    true,
 		"p.yaml:5: a: match.tags.empty":  true,
 		"p.yaml:5: a: match.tags.env":    true,
@@ -130,5 +130,22 @@ func TestNoPoliciesExplainNothing(t *testing.T) {
 	var s *policy.Set
 	if got := s.Explain(running(), now); got.Decision.Reason != policy.Unmatched || len(got.Parts()) != 0 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestPartsHaveIDsOfTheirOwn also where all stands on one line.
+func TestPartsHaveIDsOfTheirOwn(t *testing.T) {
+	s := load(t, `{version: 1, protect: [{names: [a]}, {names: [b]}], policies: [
+  {name: x, match: {names: [a]}, unless: [{names: [b]}, {names: [c]}], limits: {max_age: 1d}}, {name: y, match: {names: [a]}, limits: {max_age: 1d}}]}`)
+	trace := s.Explain(running(), now)
+	seen := map[string]bool{}
+	for _, p := range trace.Parts() {
+		if seen[p.ID] {
+			t.Errorf("%s twice", p.ID)
+		}
+		seen[p.ID] = true
+	}
+	if len(seen) != 10 {
+		t.Errorf("%v", seen)
 	}
 }

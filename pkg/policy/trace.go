@@ -81,8 +81,9 @@ type LimitTrace struct {
 // Part is a policy, a clause or a limit, for whoever wants to know which of
 // them a set of cases reached.
 type Part struct {
-	// ID is the same in every trace of a set: the source and name of a policy
-	// or protection and the path of keys within it.
+	// ID is its own and the same in every trace of a set: the source and name
+	// of a policy, or the source and number of a protection, and the path of
+	// keys within it.
 	ID   string
 	Line int
 	// Reached says that this case put the part to use: the policy applies, the
@@ -100,7 +101,7 @@ func (t *Trace) Parts() []Part {
 	for i := range t.Protections {
 		p := &t.Protections[i]
 		for _, c := range p.Clauses {
-			add(p.Keeps, c.Line, "%s: protect.%s", p.Source, c.Key)
+			add(p.Keeps, c.Line, "%s: protect[%d].%s", p.Source, i, c.Key)
 		}
 	}
 	for i := range t.Policies {
