@@ -78,7 +78,8 @@ func assemble(env environment, config *loaded, o buildOptions) (*built, error) {
 		o.log = zap.NewNop()
 	}
 	b.loop = scan.New(scan.Options{
-		Targets: b.targets, Policies: b.policies, Attempts: config.Reclaim.Attempts, Clock: clock, Log: o.log,
+		Targets: b.targets, Policies: b.policies, Attempts: config.Reclaim.Attempts,
+		Brake: scan.BrakeOptions(config.Brake), Clock: clock, Log: o.log,
 		Metrics:  scan.NewMetrics(b.registry, clock, b.targets, b.policies),
 		OnReport: o.onReport,
 	})

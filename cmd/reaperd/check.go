@@ -74,6 +74,8 @@ func printCheck(w io.Writer, b *built, now time.Time) {
 	line("http.listen", c.HTTP.Listen)
 	line("scan.timeout", duration.Format(c.Scan.Timeout))
 	line("reclaim.attempts", c.Reclaim.Attempts)
+	line("brake", fmt.Sprintf("beyond %d or %v of those running within %s, each is held for %s",
+		c.Brake.MinCount, c.Brake.MaxFraction, duration.Format(c.Brake.Window), duration.Format(c.Brake.Confirm)))
 	line("policies", strings.Join(c.files, ", "))
 	_ = t.Flush() // as for every print to the terminal
 

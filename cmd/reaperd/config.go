@@ -41,6 +41,12 @@ type Config struct {
 	Reclaim struct {
 		Attempts int `yaml:"attempts" doc:"failed tries after which a sandbox counts as stuck"`
 	} `yaml:"reclaim"`
+	Brake struct {
+		Window      time.Duration `yaml:"window" doc:"the time over which a provider's reclaims are counted"`
+		MinCount    int           `yaml:"min_count" doc:"how many may always go within a window"`
+		MaxFraction float64       `yaml:"max_fraction" doc:"the part of those running that may go within a window, if that is more"`
+		Confirm     time.Duration `yaml:"confirm" doc:"for how long each further one is held; if it is due still, it goes then"`
+	} `yaml:"brake"`
 }
 
 func defaultConfig() Config {
@@ -53,6 +59,7 @@ func defaultConfig() Config {
 	c.Policies = []string{}
 	c.Scan.Timeout = 30 * time.Second
 	c.Reclaim.Attempts = 5
+	c.Brake.Window, c.Brake.MinCount, c.Brake.MaxFraction, c.Brake.Confirm = 10*time.Minute, 20, 0.5, time.Minute
 	return c
 }
 
@@ -227,6 +234,12 @@ func fromText(to reflect.Type, text string) (any, error) {
 			return nil, fmt.Errorf("want a whole number, found %q", text)
 		}
 		return i, nil
+	case to.Kind() == reflect.Float64:
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return nil, fmt.Errorf("want a number, found %q", text)
+		}
+		return f, nil
 	case to.Kind() == reflect.Slice:
 		if text == "" {
 			return []string{}, nil

@@ -186,6 +186,12 @@ func (l *loaded) validate(env environment, flags *pflag.FlagSet) strictyaml.Faul
 	} else if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
 		fault("http.listen", "%q is not a port", port)
 	}
+	if l.Brake.MinCount < 1 {
+		fault("brake.min_count", "want 1 at least, so that a single one is never held; found %d", l.Brake.MinCount)
+	}
+	if f := l.Brake.MaxFraction; !(f >= 0 && f <= 1) {
+		fault("brake.max_fraction", "want a part of one, such as 0.5; found %v", f)
+	}
 	if l.Reclaim.Attempts < 1 {
 		fault("reclaim.attempts", "want 1 at least, found %d", l.Reclaim.Attempts)
 	}

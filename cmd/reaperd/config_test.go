@@ -24,10 +24,13 @@ func TestBadConfiguration(t *testing.T) {
 		"tab":             {file: "log:\n\tlevel: info\n", want: "FILE:2:1: a tab cannot indent YAML: use spaces"},
 		"anchor":          {file: "timezone: &z UTC\n", want: "FILE:1:11: anchors (&z) are not taken: write the value out where it is needed"},
 
-		"misspelt key":       {file: "dryrun: true\n", want: `FILE:1:1: unknown key "dryrun": did you mean "dry_run"?`},
-		"misspelt inner key": {file: "http: {lisen: ':80'}\n", want: `FILE:1:8: http: unknown key "lisen": did you mean "listen"?`},
-		"key unlike any":     {file: "brake: {}\n", want: `FILE:1:1: unknown key "brake" (known here: dry_run, http, log, policies, providers, reclaim, scan, schedule, timezone)`},
-		"section as text":    {file: "log: info\n", want: `FILE:1:6: log: want keys and values, found "info"`},
+		"misspelt key":           {file: "dryrun: true\n", want: `FILE:1:1: unknown key "dryrun": did you mean "dry_run"?`},
+		"misspelt inner key":     {file: "http: {lisen: ':80'}\n", want: `FILE:1:8: http: unknown key "lisen": did you mean "listen"?`},
+		"a brake that holds one": {file: "brake: {min_count: 0}\n", want: `FILE:1:20: brake.min_count: want 1 at least, so that a single one is never held; found 0`},
+		"a part above one":       {file: "brake: {max_fraction: 50}\n", want: `FILE:1:23: brake.max_fraction: want a part of one, such as 0.5; found 50`},
+		"no part":                {file: "brake: {max_fraction: .nan}\n", want: `FILE:1:23: brake.max_fraction: want a number, found ".nan"`},
+		"key unlike any":         {file: "heartbeats: {}\n", want: `FILE:1:1: unknown key "heartbeats" (known here: brake, dry_run, http, log, policies, providers, reclaim, scan, schedule, timezone)`},
+		"section as text":        {file: "log: info\n", want: `FILE:1:6: log: want keys and values, found "info"`},
 
 		"dry_run null":       {file: "dry_run:\n", want: "FILE:1:9: dry_run: has no value: give it one or remove the key"},
 		"dry_run tilde":      {file: "dry_run: ~\n", want: "FILE:1:10: dry_run: has no value: give it one or remove the key"},

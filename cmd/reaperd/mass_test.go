@@ -30,8 +30,8 @@ func crowd(tb testing.TB, s *scene, e *enginetest.Engine, n int) []string {
 
 func TestTwoHundredGoInOneScan(t *testing.T) {
 	e := enginetest.Shared(t)
-	s := newScene(t, takeAll, dockerAt("dev", e.Host()))
 	const many = 200
+	s := newScene(t, takeAll, dockerAt("dev", e.Host())+"brake: {min_count: 200}\n")
 	ids := crowd(t, s, e, many)
 	d := s.daemon(t)
 	d.untilMetric(t, `reaperd_reclaims_total{outcome="reclaimed",policy="all",provider="dev",reason="max_uptime"}`, many)

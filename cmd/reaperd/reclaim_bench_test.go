@@ -35,7 +35,7 @@ func BenchmarkReclaim200(b *testing.B) {
 	}
 	b.StopTimer()
 	for range b.N {
-		s := newScene(b, takeAll, dockerAt("dev", e.Host()))
+		s := newScene(b, takeAll, dockerAt("dev", e.Host())+"brake: {min_count: 200}\n")
 		measure("loop", s, func([]string) {
 			built, err := build(environment{getenv: func(string) string { return "" }, environ: func() []string { return nil }},
 				configFlag(s.file), buildOptions{obeyDryRun: true})

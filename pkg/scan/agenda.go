@@ -77,6 +77,8 @@ func (a *agenda) note(results []Result, at map[pulseKey]int, r *retries) {
 		switch res.Outcome {
 		case OutcomeFailed, OutcomeStuck:
 			a.remind(i, r.next(sb))
+		case OutcomeHeld:
+			a.remind(i, res.next)
 		case OutcomeSpared:
 			a.plan.Items[i].Facts = res.Item.Facts // as it was looked at, and judged, again
 			a.remind(i, res.next)
@@ -121,7 +123,7 @@ func (s *Scanner) Wake(ctx context.Context) Report {
 	began := s.clock.Now()
 	due, at := s.agenda.due(s.policies, began)
 	r := Report{Provider: s.target.Name, Plan: s.agenda.plan}
-	r.Results = s.reclaimAll(ctx, due)
+	r.Results = s.reclaimAll(ctx, s.agenda.plan, due)
 	s.agenda.note(r.Results, at, s.retries)
 	s.metrics.reclaimed(s, s.agenda.plan, s.agenda.results)
 	s.tellScanned(r, began)

@@ -33,6 +33,7 @@ type counts struct {
 	unmatched  int
 	unknownAge int
 	unreadable int
+	held       int
 	stuck      int
 	earliest   time.Time // the earliest deadline of those leaked; zero if none
 	cost       float64   // dollars an hour of those leaked
@@ -46,6 +47,7 @@ var (
 	unmatchedDesc  = countDesc("unmatched_sandboxes", "Sandboxes that no enforcing policy matches.")
 	unknownAgeDesc = countDesc("unknown_age_sandboxes", "Sandboxes whose provider's times cannot be believed; their limits count from first seen.")
 	unreadableDesc = countDesc("unreadable_items", "Candidates that the last list was not allowed to look at.")
+	heldDesc       = countDesc("held_sandboxes", "Due sandboxes that the brake holds because too many are due at once.")
 	stuckDesc      = countDesc("stuck_sandboxes", "Sandboxes that did not go after all tries.")
 	overdueDesc    = countDesc("oldest_overdue_seconds", "For how long the longest overdue sandbox has been due; 0 if none is.")
 	leakCostDesc   = countDesc("leaked_cost_dollars_per_hour", "What the leaked sandboxes cost by the provider's price_per_hour.")
@@ -68,7 +70,7 @@ func (inv *inventory) set(s *Scanner, plan policy.Plan, results []Result) {
 	}
 	c := counts{
 		states: map[providers.State]int{}, leaked: map[leakKey]int{}, would: map[string]int{},
-		stuck: s.retries.stuck(), unreadable: s.unreadable, priced: s.target.PricePerHour > 0,
+		held: s.brake.holding(), stuck: s.retries.stuck(), unreadable: s.unreadable, priced: s.target.PricePerHour > 0,
 	}
 	for i := range plan.Items {
 		it := &plan.Items[i]
@@ -139,7 +141,7 @@ func (inv *inventory) forget(provider string) {
 func (inv *inventory) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		sandboxesDesc, leakedDesc, wouldDesc, unmatchedDesc, unknownAgeDesc,
-		unreadableDesc, stuckDesc, overdueDesc, leakCostDesc,
+		unreadableDesc, heldDesc, stuckDesc, overdueDesc, leakCostDesc,
 	} {
 		ch <- d
 	}
@@ -169,6 +171,7 @@ func (inv *inventory) Collect(ch chan<- prometheus.Metric) {
 		send(unmatchedDesc, float64(c.unmatched))
 		send(unknownAgeDesc, float64(c.unknownAge))
 		send(unreadableDesc, float64(c.unreadable))
+		send(heldDesc, float64(c.held))
 		send(stuckDesc, float64(c.stuck))
 		overdue := 0.0
 		if !c.earliest.IsZero() {

@@ -19,6 +19,7 @@ type Options struct {
 	Policies *policy.Set
 	// Attempts is how many failed tries make a sandbox stuck.
 	Attempts int
+	Brake    BrakeOptions
 	Clock    Clock
 	Log      *zap.Logger
 	Metrics  *Metrics
@@ -45,7 +46,7 @@ func New(o Options) *Loop {
 		l.scanners = append(l.scanners, &Scanner{
 			target: t, policies: o.Policies, clock: o.Clock, metrics: o.Metrics, claims: c,
 			log:    o.Log.Named("scan").With(zap.String("provider", t.Name)),
-			pulses: newPulses(), retries: newRetries(o.Attempts), doors: newDoors(),
+			pulses: newPulses(), retries: newRetries(o.Attempts), doors: newDoors(), brake: newBrake(o.Brake),
 		})
 	}
 	return l

@@ -22,13 +22,14 @@ const (
 	OutcomeGone      Outcome = "gone"      // ended without reaperd
 	OutcomeSpared    Outcome = "spared"    // no longer due when looked at again
 	OutcomeDryRun    Outcome = "dry_run"   // due, and left alone as told
+	OutcomeHeld      Outcome = "held"      // due, and held by the brake for a while
 	OutcomeFailed    Outcome = "failed"    // this try failed; there will be another
 	OutcomeStuck     Outcome = "stuck"     // does not go, whatever is tried
 )
 
 // Outcomes gives every outcome.
 func Outcomes() []Outcome {
-	return []Outcome{OutcomeReclaimed, OutcomeGone, OutcomeSpared, OutcomeDryRun, OutcomeFailed, OutcomeStuck}
+	return []Outcome{OutcomeReclaimed, OutcomeGone, OutcomeSpared, OutcomeDryRun, OutcomeHeld, OutcomeFailed, OutcomeStuck}
 }
 
 // Result is one reclaim and what became of it.
@@ -38,7 +39,7 @@ type Result struct {
 	Err     error // why it failed, is stuck, or was spared where that needs saying
 	At      time.Time
 
-	next   time.Time // of one spared: when it can fall due after all
+	next   time.Time // of one spared or held: when to judge it again
 	sent   bool      // the provider took the stop, or may have taken it
 	repeat bool      // what it says was recorded before
 }

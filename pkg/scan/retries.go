@@ -97,12 +97,7 @@ func (r *retries) unsettled(plan policy.Plan) []policy.Item {
 	if len(r.tries) == 0 {
 		return nil
 	}
-	due := map[pulseKey]bool{}
-	for i := range plan.Items {
-		if it := &plan.Items[i]; it.Decision.Verdict == policy.Reclaim {
-			due[pulseKey{it.Facts.ID, it.Facts.Revision}] = true
-		}
-	}
+	due := dueKeys(plan)
 	var open []policy.Item
 	for k, t := range r.tries {
 		switch {

@@ -52,6 +52,7 @@ type setup struct {
 	providers []providers.Provider // by default one fake called mem
 	names     []string
 	attempts  int
+	brake     scan.BrakeOptions // by default one that holds nothing
 	schedule  string
 	change    func(i int, t *scan.Target)
 }
@@ -92,6 +93,9 @@ func newRig(t testing.TB, s setup) *rig {
 	if s.attempts == 0 {
 		s.attempts = 5
 	}
+	if s.brake == (scan.BrakeOptions{}) {
+		s.brake = scan.BrakeOptions{MinCount: 1 << 30}
+	}
 	if s.schedule == "" {
 		s.schedule = "@every 30s"
 	}
@@ -117,7 +121,7 @@ func newRig(t testing.TB, s setup) *rig {
 	var core zapcore.Core
 	core, r.logs = observer.New(zap.DebugLevel)
 	r.loop = scan.New(scan.Options{
-		Targets: r.targets, Policies: r.set, Attempts: s.attempts, Clock: r.clock, Log: zap.New(core),
+		Targets: r.targets, Policies: r.set, Attempts: s.attempts, Brake: s.brake, Clock: r.clock, Log: zap.New(core),
 		Metrics: scan.NewMetrics(r.reg, r.clock, r.targets, r.set),
 		OnReport: func(rep scan.Report) {
 			r.mu.Lock()

@@ -27,6 +27,7 @@ type Scanner struct {
 	pulses   *pulses
 	retries  *retries
 	doors    *doors
+	brake    *brake
 	agenda   agenda
 
 	identified bool
@@ -75,6 +76,7 @@ func (s *Scanner) Look(ctx context.Context) (policy.Plan, error) {
 	now := s.clock.Now()
 	plan := policy.NewPlan(s.policies, s.pulses.see(sandboxes, now), now)
 	s.tell(plan)
+	s.brake.keepOnly(plan)
 	s.metrics.looked(s, plan)
 	return plan, nil
 }
@@ -174,7 +176,7 @@ func (s *Scanner) Cycle(ctx context.Context) Report {
 	r.Plan, r.Err = s.Look(ctx)
 	if r.Err == nil {
 		r.Results = s.settle(ctx, r.Plan)
-		r.Results = append(r.Results, s.reclaimAll(ctx, r.Plan.Reclaim())...)
+		r.Results = append(r.Results, s.reclaimAll(ctx, r.Plan, r.Plan.Reclaim())...)
 		s.agenda.begin(r.Plan, r.Results, s.retries)
 		s.metrics.reclaimed(s, r.Plan, r.Results)
 	}
@@ -193,13 +195,14 @@ func (s *Scanner) tellScanned(r Report, began time.Time) {
 	}
 }
 
-// reclaimAll takes what is due, and not waiting for its next try, through the
-// door.
-func (s *Scanner) reclaimAll(ctx context.Context, due []policy.Item) []Result {
+// reclaimAll takes what is due, not waiting for its next try and not held by
+// the brake, through the door. plan is the inventory that it is from.
+func (s *Scanner) reclaimAll(ctx context.Context, plan policy.Plan, due []policy.Item) []Result {
 	now := s.clock.Now()
 	due = slices.DeleteFunc(due, func(it policy.Item) bool { return !s.retries.ready(it.Facts.Sandbox, now) })
+	due, holds := s.brake.admit(due, runningIn(plan), now)
+	results := s.hold(holds, now)
 	var mu sync.Mutex
-	var results []Result
 	s.each(ctx, due, func(ctx context.Context, it policy.Item) {
 		r := s.reclaim(ctx, it)
 		mu.Lock()
@@ -207,6 +210,35 @@ func (s *Scanner) reclaimAll(ctx context.Context, due []policy.Item) []Result {
 		results = append(results, r)
 	})
 	return results
+}
+
+// hold records what the brake holds, each once.
+func (s *Scanner) hold(holds []hold, now time.Time) []Result {
+	first := 0
+	results := make([]Result, len(holds))
+	for i, h := range holds {
+		results[i] = Result{Item: h.Item, Outcome: OutcomeHeld, At: now, next: h.until, repeat: h.again}
+		if !h.again {
+			first++
+			s.metrics.record(s, results[i])
+		}
+	}
+	if first > 0 {
+		s.log.Warn("too many are due at once: some are held, and go if they still are due then",
+			zap.Int("held", first), zap.Duration("for", s.brake.Confirm))
+	}
+	return results
+}
+
+// runningIn is how many sandboxes of the plan run.
+func runningIn(plan policy.Plan) int {
+	n := 0
+	for i := range plan.Items {
+		if running(plan.Items[i].Facts.State) {
+			n++
+		}
+	}
+	return n
 }
 
 // each runs f for the items, as many at once as the kind bears. Once ctx has
