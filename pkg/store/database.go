@@ -13,6 +13,7 @@ import (
 
 	"github.com/pressly/goose/v3"
 	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 //go:embed migrations/*.sql
@@ -31,6 +32,7 @@ type purpose int
 const (
 	forWriting purpose = iota
 	forReading
+	forChecking // opens the file read-only: to close a writer moves the log into it
 )
 
 // idleReaders is how many readers may run at once, and stay open.
@@ -50,10 +52,12 @@ func connect(path string, p purpose) (*sql.DB, error) {
 		"_pragma":      {"trusted_schema(0)", "cell_size_check(1)"},
 	}
 	conns := 1
-	if p == forReading {
+	switch p {
+	case forReading:
 		q.Set("_query_only", "1")
-		q.Del("_txlock")
 		conns = idleReaders
+	case forChecking:
+		q.Set("mode", "ro")
 	}
 	c, err := sqlite.NewConnector((&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String())
 	if err != nil {
@@ -66,9 +70,26 @@ func connect(path string, p purpose) (*sql.DB, error) {
 }
 
 // check makes sure that the file is reaperd's and whole before anything is
-// changed in it.
-func check(ctx context.Context, db *sql.DB) error {
-	var objects, id int
+// changed in it or its log.
+func check(ctx context.Context, path string) error {
+	err := checkFor(ctx, path, forChecking)
+	if code(err) == sqlite3.SQLITE_READONLY {
+		// Its first transaction broke off, which only a writer can take back.
+		err = checkFor(ctx, path, forWriting)
+	}
+	return err
+}
+
+func checkFor(ctx context.Context, path string, p purpose) error {
+	db, err := connect(path, p)
+	if err != nil {
+		return err
+	}
+	return errors.Join(checkWith(ctx, db, path), db.Close())
+}
+
+func checkWith(ctx context.Context, db *sql.DB, path string) error {
+	var objects, id, pageSize int
 	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema`).Scan(&objects); err != nil {
 		return damage("read the schema", err)
 	}
@@ -78,6 +99,12 @@ func check(ctx context.Context, db *sql.DB) error {
 	if objects > 0 && id != applicationID {
 		return errors.New("it is another program's database: give reaperd a file of its own")
 	}
+	if err := db.QueryRowContext(ctx, `PRAGMA page_size`).Scan(&pageSize); err != nil {
+		return damage("read the page size", err)
+	}
+	if err := wholePages(path, int64(pageSize)); err != nil {
+		return err
+	}
 	var verdict string
 	if err := db.QueryRowContext(ctx, `PRAGMA quick_check(1)`).Scan(&verdict); err != nil {
 		return damage("check the file", err)
@@ -85,12 +112,21 @@ func check(ctx context.Context, db *sql.DB) error {
 	if verdict != "ok" {
 		return &damaged{"check the file", errors.New(verdict)}
 	}
+	return nil
+}
+
+// claim marks the file as reaperd's and turns its log on, so that readers and
+// the writer do not wait for one another.
+func claim(ctx context.Context, db *sql.DB) error {
+	var id int
+	if err := db.QueryRowContext(ctx, `PRAGMA application_id`).Scan(&id); err != nil {
+		return fmt.Errorf("read the application id: %w", err)
+	}
 	if id != applicationID {
 		if _, err := db.ExecContext(ctx, fmt.Sprintf(`PRAGMA application_id = %d`, applicationID)); err != nil {
 			return fmt.Errorf("set the application id: %w", err)
 		}
 	}
-	// Readers and the writer then do not wait for one another.
 	if _, err := db.ExecContext(ctx, `PRAGMA journal_mode = WAL`); err != nil {
 		return fmt.Errorf("turn the log on: %w", err)
 	}

@@ -31,6 +31,10 @@ func resolve(path string) (string, error) {
 	return filepath.Join(folder, filepath.Base(path)), err
 }
 
+// leastSize is the least that SQLite's file format allows, one page. Of less
+// SQLite itself takes some for an empty file.
+const leastSize = 512
+
 // prepareFile makes sure that there is a file which can be written and which
 // nobody else can read: tags and operators' names are in it. An empty file is
 // a new one, unless a log beside it shows that there was more.
@@ -42,6 +46,8 @@ func prepareFile(path string) (os.FileInfo, error) {
 		return nil, fmt.Errorf("it is a directory, and has to be a file in one")
 	case err == nil && !there.Mode().IsRegular():
 		return nil, fmt.Errorf("it is not a regular file (%s)", there.Mode().Type())
+	case err == nil && there.Size() > 0 && there.Size() < leastSize:
+		return nil, &damaged{"look at the file", fmt.Errorf("it has only %d bytes", there.Size())}
 	case err != nil || there.Size() == 0:
 		if log, err := os.Lstat(path + "-wal"); err == nil && log.Size() > 0 {
 			return nil, &damaged{"look at the file", errors.New("it is empty or gone, and its log is not")}
@@ -68,6 +74,22 @@ func prepareFile(path string) (os.FileInfo, error) {
 		}
 	}
 	return info, syncFolder(path)
+}
+
+// wholePages makes sure that no page was cut: SQLite reads what is missing of
+// one as zeros. One that a power failure cut is still whole in the log.
+func wholePages(path string, pageSize int64) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if log, err := os.Lstat(path + "-wal"); err == nil && log.Size() > 0 {
+		return nil
+	}
+	if pageSize <= 0 || info.Size()%pageSize != 0 {
+		return &damaged{"look at the file", fmt.Errorf("%d bytes are no whole number of pages", info.Size())}
+	}
+	return nil
 }
 
 // inPlace says whether file and lock are still the ones that were opened.

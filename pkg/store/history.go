@@ -41,10 +41,7 @@ func (s *Store) Begin(ctx context.Context, e Entry) (id int64, err error) {
 		if e.Begun.IsZero() {
 			return errors.New("an entry has to say when it was begun")
 		}
-		done, err := s.stmts.begin.ExecContext(ctx,
-			e.Provider, e.Kind, e.SandboxID, e.InstanceID, e.Name, e.Image, e.Revision, asJSON(e.Tags, e.Tags == nil),
-			e.Policy, e.Reason, e.Action, e.By, nanos(e.Due), nanos(e.Begun), nanos(e.Ended), e.Outcome, e.Error,
-			finite(e.UptimeSeconds), finite(e.CostDollars), e.Attempt)
+		done, err := s.stmts.begin.ExecContext(ctx, entryArgs(&e)...)
 		if err != nil {
 			return err
 		}
@@ -52,6 +49,14 @@ func (s *Store) Begin(ctx context.Context, e Entry) (id int64, err error) {
 		return err
 	})
 	return id, err
+}
+
+func entryArgs(e *Entry) []any {
+	return []any{
+		e.Provider, e.Kind, e.SandboxID, e.InstanceID, e.Name, e.Image, e.Revision, asJSON(e.Tags, e.Tags == nil),
+		e.Policy, e.Reason, e.Action, e.By, nanos(e.Due), nanos(e.Begun), nanos(e.Ended), e.Outcome, e.Error,
+		finite(e.UptimeSeconds), finite(e.CostDollars), e.Attempt,
+	}
 }
 
 // End resolves the intent id. To say the same again is no error, so that a

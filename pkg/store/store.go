@@ -97,11 +97,14 @@ func openLocked(ctx context.Context, path string, l *lock) (*Store, error) {
 }
 
 func (s *Store) start(ctx context.Context) error {
-	var err error
+	err := check(ctx, s.path)
+	if err != nil {
+		return err
+	}
 	if s.writer, err = connect(s.path, forWriting); err != nil {
 		return err
 	}
-	if err = check(ctx, s.writer); err != nil {
+	if err = claim(ctx, s.writer); err != nil {
 		return err
 	}
 	if err = migrate(ctx, s.writer); err != nil {
