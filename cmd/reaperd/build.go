@@ -27,6 +27,8 @@ type built struct {
 	warnings []string
 	targets  []scan.Target
 	registry *prometheus.Registry
+	dryRun   prometheus.Gauge
+	reloads  *reloadMetrics
 	loop     *scan.Loop
 }
 
@@ -52,38 +54,53 @@ func build(env environment, flags *pflag.FlagSet, o buildOptions) (*built, error
 	return assemble(env, config, o)
 }
 
+// assemble puts reaperd together from a configuration that is loaded.
 func assemble(env environment, config *loaded, o buildOptions) (*built, error) {
-	b := &built{config: config, registry: prometheus.NewRegistry()}
-	entries, err := chosen(env, config, o.only)
+	b := &built{registry: prometheus.NewRegistry()}
+	settings, err := b.draw(env, config, o)
 	if err != nil {
 		return nil, err
 	}
-	if err := b.loadPolicies(entries, o.policies); err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		t, err := target(config, e, o)
-		if err != nil {
-			return nil, err
-		}
-		b.targets = append(b.targets, t)
-	}
+	b.dryRun, b.reloads = newDryRunGauge(), newReloadMetrics()
 	b.registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		buildInfo(), dryRunGauge(config.DryRun),
+		buildInfo(), b.dryRun, b.reloads,
 	)
+	b.showDryRun()
 	clock := scan.SystemClock{}
 	if o.log == nil {
 		o.log = zap.NewNop()
 	}
 	b.loop = scan.New(scan.Options{
-		Targets: b.targets, Policies: b.policies, Attempts: config.Reclaim.Attempts,
-		Brake: scan.BrakeOptions(config.Brake), Clock: clock, Log: o.log,
+		Settings: settings, Clock: clock, Log: o.log,
 		Metrics:  scan.NewMetrics(b.registry, clock, b.targets, b.policies),
 		OnReport: o.onReport,
 	})
 	return b, nil
+}
+
+// draw makes of a configuration what the loop works by, and reaches nothing.
+func (b *built) draw(env environment, config *loaded, o buildOptions) (scan.Settings, error) {
+	b.config, b.targets = config, nil
+	entries, err := chosen(env, config, o.only)
+	if err != nil {
+		return scan.Settings{}, err
+	}
+	if err := b.loadPolicies(entries, o.policies); err != nil {
+		return scan.Settings{}, err
+	}
+	for _, e := range entries {
+		t, err := target(config, e, o)
+		if err != nil {
+			return scan.Settings{}, err
+		}
+		b.targets = append(b.targets, t)
+	}
+	return scan.Settings{
+		Targets: b.targets, Policies: b.policies,
+		Attempts: config.Reclaim.Attempts, Brake: scan.BrakeOptions(config.Brake),
+	}, nil
 }
 
 // chosen gives the configured providers, or the detected ones where none are
@@ -145,6 +162,7 @@ func (u unknownProvider) Error() string {
 
 // loadPolicies loads the configured files, or those that patterns name.
 func (b *built) loadPolicies(entries []entry, patterns []string) error {
+	b.policies, b.warnings = nil, nil
 	files := b.config.files
 	if patterns != nil {
 		files = nil
@@ -204,7 +222,7 @@ func target(config *loaded, e entry, o buildOptions) (scan.Target, error) {
 		return scan.Target{}, fmt.Errorf("provider %s: %w", e.Name, err)
 	}
 	t := scan.Target{
-		Name: e.Name, Kind: e.Kind, Provider: p, Timeout: config.Scan.Timeout,
+		Name: e.Name, Kind: e.Kind, Provider: p, Settings: fmt.Sprintf("%+v", e.settings), Timeout: config.Scan.Timeout,
 		Parallel: e.kind.Parallel, PricePerHour: e.PricePerHour,
 		DryRun: o.obeyDryRun && (config.DryRun || e.DryRun),
 	}
@@ -228,14 +246,17 @@ func buildInfo() prometheus.Collector {
 	return g
 }
 
-func dryRunGauge(dry bool) prometheus.Collector {
-	g := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "reaperd_dry_run", Help: "1 while nothing is reclaimed on any provider, by dry_run or --dry-run.",
+func newDryRunGauge() prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "reaperd_dry_run", Help: "1 while the configuration's dry_run, or --dry-run, keeps everything from being reclaimed.",
 	})
-	if dry {
-		g.Set(1)
+}
+
+func (b *built) showDryRun() {
+	b.dryRun.Set(0)
+	if b.config.DryRun {
+		b.dryRun.Set(1)
 	}
-	return g
 }
 
 var errNoPolicies = errors.New("no policies: name files under the key policies, or in REAPERD_POLICIES; " +

@@ -109,7 +109,7 @@ func demoID() (string, error) {
 
 func demoWith(cmd *cobra.Command, env environment, id, dir string, engine demoEngine, without string, exit bool) error {
 	out := cmd.OutOrStdout()
-	config, logFile, err := writeDemoFiles(id, dir, engine)
+	file, logFile, err := writeDemoFiles(id, dir, engine)
 	if err != nil {
 		return err
 	}
@@ -128,16 +128,13 @@ func demoWith(cmd *cobra.Command, env environment, id, dir string, engine demoEn
 	quiet.getenv = func(string) string { return "" }
 	quiet.environ = func() []string { return nil }
 	flags := runCommand(quiet).Flags()
-	flags.String("config", config, "")
-	loaded, err := loadConfig(quiet, flags)
+	flags.String("config", file, "")
+	config, err := loadConfig(quiet, flags)
 	if err != nil {
 		return err
 	}
-	log, err := newLog(logFile, "info", "json")
-	if err != nil {
-		return err
-	}
-	b, err := assemble(quiet, loaded, buildOptions{obeyDryRun: true, log: log, onReport: board.report})
+	log, level := newLog(logFile, "info", "json")
+	b, err := assemble(quiet, config, buildOptions{obeyDryRun: true, log: log, onReport: board.report})
 	if err != nil {
 		return err
 	}
@@ -146,7 +143,11 @@ func demoWith(cmd *cobra.Command, env environment, id, dir string, engine demoEn
 	serving := make(chan string, 1)
 	g.Go(func() error {
 		defer cancel()
-		return serve(ctx, b, log, func(a string) { serving <- a })
+		d := reaper{
+			env: quiet, load: func() (*loaded, error) { return loadConfig(quiet, flags) },
+			options: buildOptions{obeyDryRun: true}, log: log, level: level, built: b,
+		}
+		return d.serve(ctx, func(a string) { serving <- a })
 	})
 	select {
 	case address = <-serving:

@@ -59,7 +59,7 @@ func (e environment) has(variable string) bool {
 }
 
 func run(args []string, env environment) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	// A second signal ends the process at once: whoever is not believed the
 	// first time means it.
@@ -99,6 +99,14 @@ Try it without touching anything of yours:  reaperd demo`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SuggestionsMinimumDistance = 2
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		if isDaemon(cmd) {
+			return // which reloads
+		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP) // the terminal is gone
+		context.AfterFunc(ctx, stop)
+		cmd.SetContext(ctx)
+	}
 	root.SetIn(env.stdin)
 	root.SetOut(env.stdout)
 	root.SetErr(env.stderr)

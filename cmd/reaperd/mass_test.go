@@ -53,6 +53,30 @@ func TestTwoHundredGoInOneScan(t *testing.T) {
 	d.stop(t)
 }
 
+// process starts a stray process that carries the scene's tag and more, and
+// gives what is closed when it ends.
+func (s *scene) process(t testing.TB, name string, tags ...string) chan struct{} {
+	t.Helper()
+	cmd := exec.Command("sleep", "86400")
+	cmd.Env = []string{
+		"REAPERD_SANDBOX=" + s.id + "-" + name,
+		"REAPERD_TAGS=" + strings.Join(append(tags, sceneTag+"="+s.id), ","),
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-ended
+	})
+	return ended
+}
+
 // TestDaemonEndsStrayProcesses has two processes, of which one asked for a
 // short life.
 func TestDaemonEndsStrayProcesses(t *testing.T) {
@@ -64,25 +88,8 @@ policies:
     limits: {ttl: {tag: reaperd.ttl, max: 1d}}
     action: {type: remove, grace: 1s}
 `, "  - {name: local, kind: process}\n")
-	stray := func(name, ttl string) chan struct{} {
-		cmd := exec.Command("sleep", "86400")
-		cmd.Env = []string{"REAPERD_SANDBOX=" + s.id + "-" + name, "REAPERD_TAGS=" + sceneTag + "=" + s.id + ",reaperd.ttl=" + ttl}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		ended := make(chan struct{})
-		go func() {
-			_ = cmd.Wait()
-			close(ended)
-		}()
-		t.Cleanup(func() {
-			_ = cmd.Process.Kill()
-			<-ended
-		})
-		return ended
-	}
-	soon := stray("soon", "1s")
-	late := stray("late", "1h")
+	soon := s.process(t, "soon", "reaperd.ttl=1s")
+	late := s.process(t, "late", "reaperd.ttl=1h")
 	d := s.daemon(t)
 	id := fmt.Sprintf("%d:%s-soon", os.Getuid(), s.id)
 	until(t, "it is reclaimed", func() bool { return len(d.logged("reclaimed", id)) == 1 })

@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -20,7 +24,8 @@ func runCommand(env environment) *cobra.Command {
 		Use:   "run",
 		Short: "Run the daemon, or one scan with --once",
 		Long: `Run scans every provider on its schedule and reclaims what the policies say is
-due. It changes nothing until the configuration says dry_run: false.
+due. It changes nothing until the configuration says dry_run: false. SIGHUP has
+it read the configuration and the policies anew.
 
 With --once it scans each provider once, prints what became of it, and exits: 0,
 or 1 when a provider could not be listed or a reclaim failed.`,
@@ -41,102 +46,121 @@ or 1 when a provider could not be listed or a reclaim failed.`,
 	return cmd
 }
 
+// isDaemon says whether the command is the one that stays.
+func isDaemon(cmd *cobra.Command) bool {
+	once, err := cmd.Flags().GetBool("once")
+	return err == nil && !once
+}
+
 // prepare loads everything and opens the log.
-func prepare(cmd *cobra.Command, env environment, o buildOptions) (*built, *zap.Logger, error) {
-	config, err := loadConfig(env, cmd.Flags())
+func prepare(cmd *cobra.Command, env environment) (*reaper, error) {
+	d := &reaper{env: env, options: buildOptions{obeyDryRun: true}}
+	d.load = func() (*loaded, error) { return loadConfig(env, cmd.Flags()) }
+	config, err := d.load()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	o.log, err = newLog(env.stderr, config.Log.Level, config.Log.Format)
-	if err != nil {
-		return nil, nil, err
+	d.log, d.level = newLog(env.stderr, config.Log.Level, config.Log.Format)
+	d.options.log = d.log
+	if d.built, err = assemble(env, config, d.options); err != nil {
+		return nil, err
 	}
-	b, err := assemble(env, config, o)
-	if err != nil {
-		return nil, nil, err
+	if len(d.built.policies.Policies()) == 0 {
+		return nil, errNoPolicies
 	}
-	if len(b.policies.Policies()) == 0 {
-		return nil, nil, errNoPolicies
+	for _, w := range d.built.warnings {
+		d.log.Warn("a policy may not do what it says", zap.String("warning", w))
 	}
-	for _, w := range b.warnings {
-		o.log.Warn("a policy may not do what it says", zap.String("warning", w))
-	}
-	return b, o.log, nil
+	return d, nil
 }
 
 func runDaemon(cmd *cobra.Command, env environment) error {
-	b, log, err := prepare(cmd, env, buildOptions{obeyDryRun: true})
+	d, err := prepare(cmd, env)
 	if err != nil {
 		return err
 	}
-	return serve(cmd.Context(), b, log, func(string) {})
+	return d.serve(cmd.Context(), func(string) {})
 }
 
 // drainHTTP is for how long a shutdown waits for requests under way.
 const drainHTTP = 3 * time.Second
 
-// serve is the daemon: it answers on HTTP and runs the loop until ctx ends,
-// and returns once the loop has finished what it began. listening is told the
-// address once it is taken.
-func serve(ctx context.Context, b *built, log *zap.Logger, listening func(address string)) error {
-	notReady := make(chan struct{})
-	server, err := api.Listen(ctx, api.Options{
-		Listen: b.config.HTTP.Listen, Metrics: b.registry,
-		Ready: func() error {
-			select {
-			case <-notReady:
-				return errors.New("shutting down")
-			default:
-				return nil
-			}
-		},
-	})
-	if err != nil {
-		return err
-	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	served := make(chan error, 1)
-	go func() {
-		err := server.Serve()
-		if err != nil {
-			stop() // a daemon that nobody can watch does not go on killing
-		}
-		served <- err
-	}()
-	listening(server.Addr())
-	announce(b, log, server.Addr())
-	notify(log, daemon.SdNotifyReady)
-	told := make(chan struct{})
-	context.AfterFunc(ctx, func() {
-		defer close(told)
-		close(notReady)
-		notify(log, daemon.SdNotifyStopping)
-		log.Info("stopping: finishing what was begun")
-	})
-	b.loop.Run(ctx)
-	<-told
-
-	drained, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainHTTP)
-	defer cancel()
-	err = server.Shutdown(drained)
-	log.Info("stopped")
-	return errors.Join(<-served, err)
+// reaper is the daemon.
+type reaper struct {
+	env     environment
+	load    func() (*loaded, error) // reads the configuration
+	options buildOptions
+	log     *zap.Logger
+	level   zap.AtomicLevel
+	built   *built
+	front   front
 }
 
-func announce(b *built, log *zap.Logger, addr string) {
-	names := make([]string, len(b.targets))
-	dry := 0
-	for i, t := range b.targets {
-		names[i] = t.Name
-		if t.DryRun {
-			dry++
+// serve answers on HTTP and runs the loop until ctx ends, and returns once the
+// loop has finished what it began. listening is told the address once it is
+// taken.
+func (d *reaper) serve(ctx context.Context, listening func(address string)) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	notReady := make(chan struct{})
+	failed := make(chan error, 1)
+	d.front.options = api.Options{Metrics: d.built.registry, Ready: func() error {
+		select {
+		case <-notReady:
+			return errors.New("shutting down")
+		default:
+			return nil
 		}
+	}}
+	d.front.failed = func(err error) {
+		select {
+		case failed <- err:
+		default:
+		}
+		stop() // a daemon that nobody can watch does not go on killing
 	}
-	log.Info("reaperd is running", zap.String("version", version), zap.Strings("providers", names),
-		zap.Int("policies", len(b.policies.Policies())), zap.String("listen", addr), zap.Bool("dry_run", dry == len(names)))
-	if dry == len(names) {
-		log.Info("dry run: nothing will be reclaimed; once the plan looks right, set dry_run: false")
+	if err := d.front.open(ctx, d.built.config.HTTP.Listen); err != nil {
+		return err
+	}
+	listening(d.front.server.Addr())
+	d.log.Info("reaperd is running", append(d.inEffect(), zap.String("version", version))...)
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	notify(d.log, daemon.SdNotifyReady)
+
+	var beside sync.WaitGroup
+	beside.Go(func() { d.reloadOn(ctx, hangup) })
+	beside.Go(func() {
+		<-ctx.Done()
+		close(notReady)
+		notify(d.log, daemon.SdNotifyStopping)
+		d.log.Info("stopping: finishing what was begun")
+	})
+	d.built.loop.Run(ctx)
+	beside.Wait()
+
+	err := d.front.close(ctx)
+	d.log.Info("stopped")
+	select {
+	case serving := <-failed:
+		err = errors.Join(serving, err)
+	default:
+	}
+	return err
+}
+
+// inEffect says in log fields by what the daemon works.
+func (d *reaper) inEffect() []zap.Field {
+	names := make([]string, len(d.built.targets))
+	dry := true
+	for i, t := range d.built.targets {
+		names[i] = t.Name
+		dry = dry && t.DryRun
+	}
+	return []zap.Field{
+		zap.Strings("providers", names), zap.Int("policies", len(d.built.policies.Policies())),
+		zap.String("listen", d.front.server.Addr()), zap.Bool("dry_run", dry),
 	}
 }
 
@@ -148,11 +172,11 @@ func notify(log *zap.Logger, state string) {
 }
 
 func runOnce(cmd *cobra.Command, env environment) error {
-	b, _, err := prepare(cmd, env, buildOptions{obeyDryRun: true})
+	d, err := prepare(cmd, env)
 	if err != nil {
 		return err
 	}
-	reports := b.loop.Once(cmd.Context())
+	reports := d.built.loop.Once(cmd.Context())
 	clean := true
 	for _, r := range reports {
 		for _, res := range r.Results {

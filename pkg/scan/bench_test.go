@@ -44,7 +44,10 @@ func BenchmarkScan100k(b *testing.B) {
 	}
 	targets := []scan.Target{{Name: "mem", Kind: fake.Name, Provider: mem, Timeout: time.Minute, Parallel: 8}}
 	loop := scan.New(scan.Options{
-		Targets: targets, Policies: set, Attempts: 5, Clock: clock, Log: zap.NewNop(),
+		Settings: scan.Settings{
+			Targets: targets, Policies: set, Attempts: 5, Brake: scan.BrakeOptions{MinCount: 1 << 30},
+		},
+		Clock: clock, Log: zap.NewNop(),
 		Metrics: scan.NewMetrics(prometheus.NewRegistry(), clock, targets, set),
 	})
 	before := heap()

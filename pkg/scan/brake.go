@@ -35,6 +35,13 @@ func newBrake(o BrakeOptions) *brake {
 	return &brake{BrakeOptions: o, begun: map[pulseKey]time.Time{}, held: map[pulseKey]time.Time{}}
 }
 
+// adjust changes when it holds; what it holds, it goes on holding.
+func (b *brake) adjust(o BrakeOptions) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.BrakeOptions = o
+}
+
 // hold is a due item that is held back.
 type hold struct {
 	policy.Item

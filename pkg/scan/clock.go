@@ -32,10 +32,10 @@ func (SystemClock) After(d time.Duration) (<-chan time.Time, func()) {
 // machine sleeps: after each the wall clock is read again.
 const longestWait = 30 * time.Second
 
-// waitUntil waits for the wall clock to reach at; false if ctx ended first. A
-// wall clock that is set back meanwhile makes it wait no more than late longer
+// waitUntil waits for the wall clock to reach at; false if ctx ended or a poke
+// came first. A wall clock that is set back meanwhile makes it wait no more than late longer
 // than it seemed at first.
-func waitUntil(ctx context.Context, c Clock, at time.Time, late time.Duration) bool {
+func waitUntil(ctx context.Context, c Clock, at time.Time, late time.Duration, poke <-chan struct{}) bool {
 	longest := at.Sub(c.Now()) + late
 	for {
 		left := min(at.Sub(c.Now()), longest)
@@ -43,19 +43,21 @@ func waitUntil(ctx context.Context, c Clock, at time.Time, late time.Duration) b
 			return ctx.Err() == nil
 		}
 		step := min(left, longestWait)
-		if !wait(ctx, c, step) {
+		if !wait(ctx, c, step, poke) {
 			return false
 		}
 		longest -= step
 	}
 }
 
-// wait waits for d; false if ctx ended first.
-func wait(ctx context.Context, c Clock, d time.Duration) bool {
+// wait waits for d; false if ctx ended or a poke came first.
+func wait(ctx context.Context, c Clock, d time.Duration, poke <-chan struct{}) bool {
 	elapsed, giveUp := c.After(d)
 	defer giveUp()
 	select {
 	case <-ctx.Done():
+		return false
+	case <-poke:
 		return false
 	case <-elapsed:
 		return true

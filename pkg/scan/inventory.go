@@ -1,6 +1,7 @@
 package scan
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -14,11 +15,11 @@ import (
 // provider's from the same list, and none for a provider that could not be
 // listed.
 type inventory struct {
-	clock    Clock
-	policies []policy.Policy
+	clock Clock
 
-	mu     sync.Mutex
-	counts map[string]counts
+	mu       sync.Mutex
+	policies []policy.Policy
+	counts   map[string]counts
 }
 
 type leakKey struct {
@@ -129,6 +130,21 @@ func (r Result) left(listed providers.State) (providers.State, bool) {
 // running says whether a sandbox in this state holds what it is paid for.
 func running(s providers.State) bool {
 	return s == providers.StateStarting || s == providers.StateRunning || s == providers.StatePaused
+}
+
+// take puts new policies in the place of the old, and gives the names of those
+// that are gone.
+func (inv *inventory) take(policies *policy.Set) (gone []string) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	now := policies.Policies()
+	for _, p := range inv.policies {
+		if !slices.ContainsFunc(now, func(q policy.Policy) bool { return q.Name == p.Name }) {
+			gone = append(gone, p.Name)
+		}
+	}
+	inv.policies = now
+	return gone
 }
 
 func (inv *inventory) forget(provider string) {

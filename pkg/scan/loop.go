@@ -4,6 +4,7 @@ package scan
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,16 +14,21 @@ import (
 	"github.com/reaperd/reaperd/pkg/providers"
 )
 
-// Options is what a Loop is made from.
-type Options struct {
+// Settings are what a reload can change.
+type Settings struct {
 	Targets  []Target
 	Policies *policy.Set
 	// Attempts is how many failed tries make a sandbox stuck.
 	Attempts int
 	Brake    BrakeOptions
-	Clock    Clock
-	Log      *zap.Logger
-	Metrics  *Metrics
+}
+
+// Options is what a Loop is made from.
+type Options struct {
+	Settings
+	Clock   Clock
+	Log     *zap.Logger
+	Metrics *Metrics
 	// OnReport, where set, is called after each cycle, from the provider's own
 	// goroutine.
 	OnReport func(Report)
@@ -30,24 +36,25 @@ type Options struct {
 
 // Loop scans all providers, each in a goroutine of its own.
 type Loop struct {
-	scanners []*Scanner
 	clock    Clock
+	log      *zap.Logger
+	metrics  *Metrics
+	claims   *claims
 	onReport func(Report)
+
+	mu       sync.Mutex
+	scanners []*Scanner // in the order of the configuration
+	// start runs a scanner's lane once the one before it of the same name, if
+	// there is any, is over; nil while the loop does not run.
+	start func(s *Scanner, before <-chan struct{})
+	lanes sync.WaitGroup
 }
 
 // New makes a loop; nothing runs yet.
 func New(o Options) *Loop {
-	l := &Loop{clock: o.Clock, onReport: o.OnReport}
-	c := newClaims()
+	l := &Loop{clock: o.Clock, log: o.Log, metrics: o.Metrics, claims: newClaims(), onReport: o.OnReport}
 	for _, t := range o.Targets {
-		if t.DryRun {
-			t.Provider = providers.DryRun(t.Provider)
-		}
-		l.scanners = append(l.scanners, &Scanner{
-			target: t, policies: o.Policies, clock: o.Clock, metrics: o.Metrics, claims: c,
-			log:    o.Log.Named("scan").With(zap.String("provider", t.Name)),
-			pulses: newPulses(), retries: newRetries(o.Attempts), doors: newDoors(), brake: newBrake(o.Brake),
-		})
+		l.scanners = append(l.scanners, l.scanner(t, o.Settings))
 	}
 	return l
 }
@@ -58,34 +65,17 @@ func New(o Options) *Loop {
 // begun.
 func (l *Loop) Run(ctx context.Context) {
 	l.identify(ctx)
-	l.each(func(s *Scanner) {
-		for {
-			began := l.clock.Now()
-			l.report(s.Cycle(ctx))
-			tick := s.target.Schedule.after(began, l.clock.Now())
-			if !l.until(ctx, s, tick) {
-				return
-			}
-		}
-	})
-	<-ctx.Done() // with no provider at all there is still a daemon
-}
-
-// until waits for the tick and acts on every deadline before it; false if ctx
-// ended first.
-func (l *Loop) until(ctx context.Context, s *Scanner, tick time.Time) bool {
-	for {
-		due := s.agenda.next()
-		if due.IsZero() || !due.Before(tick) {
-			return waitUntil(ctx, l.clock, tick, s.target.Schedule.late())
-		}
-		if !waitUntil(ctx, l.clock, due, s.target.Schedule.late()) {
-			return false
-		}
-		if r := s.Wake(ctx); len(r.Results) > 0 {
-			l.report(r)
-		}
+	l.mu.Lock()
+	l.start = func(s *Scanner, before <-chan struct{}) { l.startLane(ctx, s, before) }
+	for _, s := range l.scanners {
+		l.start(s, nil)
 	}
+	l.mu.Unlock()
+	<-ctx.Done()
+	l.mu.Lock()
+	l.start = nil // a reload that comes now begins nothing
+	l.mu.Unlock()
+	l.lanes.Wait()
 }
 
 // Once runs one cycle over every provider, side by side, and gives the reports
@@ -100,13 +90,14 @@ func (l *Loop) Look(ctx context.Context) []Report {
 	l.identify(ctx)
 	return l.reports(func(s *Scanner) Report {
 		plan, err := s.Look(ctx)
-		return Report{Provider: s.target.Name, Plan: plan, Err: err}
+		return Report{Provider: s.name, Plan: plan, Err: err}
 	})
 }
 
 func (l *Loop) reports(f func(*Scanner) Report) []Report {
 	var mu sync.Mutex
-	by := make(map[string]Report, len(l.scanners))
+	scanners := l.current()
+	by := make(map[string]Report, len(scanners))
 	l.each(func(s *Scanner) {
 		r := f(s)
 		l.report(r)
@@ -114,9 +105,9 @@ func (l *Loop) reports(f func(*Scanner) Report) []Report {
 		defer mu.Unlock()
 		by[r.Provider] = r
 	})
-	out := make([]Report, len(l.scanners))
-	for i, s := range l.scanners {
-		out[i] = by[s.target.Name]
+	out := make([]Report, len(scanners))
+	for i, s := range scanners {
+		out[i] = by[s.name]
 	}
 	return out
 }
@@ -127,9 +118,16 @@ func (l *Loop) report(r Report) {
 	}
 }
 
+// current gives the scanners, in the order of the configuration.
+func (l *Loop) current() []*Scanner {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.scanners)
+}
+
 func (l *Loop) each(f func(*Scanner)) {
 	var wg sync.WaitGroup
-	for _, s := range l.scanners {
+	for _, s := range l.current() {
 		wg.Go(func() { f(s) })
 	}
 	wg.Wait()
@@ -139,9 +137,10 @@ func (l *Loop) each(f func(*Scanner)) {
 // that are the same it is always the later one in the configuration that is
 // refused. Those that do not answer in time are asked again at their scan.
 func (l *Loop) identify(ctx context.Context) {
-	ids := make([]string, len(l.scanners))
+	scanners := l.current()
+	ids := make([]string, len(scanners))
 	var wg sync.WaitGroup
-	for i, s := range l.scanners {
+	for i, s := range scanners {
 		p, ok := providers.As[providers.Identifier](s.target.Provider)
 		if !ok {
 			continue
@@ -151,7 +150,7 @@ func (l *Loop) identify(ctx context.Context) {
 		})
 	}
 	wg.Wait()
-	for i, s := range l.scanners {
+	for i, s := range scanners {
 		if ids[i] != "" {
 			_ = s.claim(ids[i]) // its scan tells
 		}
@@ -162,53 +161,14 @@ func (l *Loop) identify(ctx context.Context) {
 // first scan of the others.
 const startIdentity = 2 * time.Second
 
-// claims remembers which provider holds which place.
-type claims struct {
-	mu       sync.Mutex
-	by       map[string]string // identity to provider name
-	doubtful map[string]bool   // holders whose place another provider reached
-}
-
-func newClaims() *claims {
-	return &claims{by: map[string]string{}, doubtful: map[string]bool{}}
-}
-
-// claim takes the place for the provider, or gives the name of the one that
-// has it already. A provider that now reaches another place lets its old go.
-func (c *claims) claim(identity, name string) (other string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if holder, held := c.by[identity]; held && holder != name {
-		c.doubtful[holder] = true
-		return holder
-	}
-	for id, holder := range c.by {
-		if holder == name {
-			delete(c.by, id)
-		}
-	}
-	c.by[identity] = name
-	return ""
-}
-
-// doubted says, once each time, that another provider wanted the place that
-// this one holds: it may have moved to another since it was asked.
-func (c *claims) doubted(name string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	d := c.doubtful[name]
-	delete(c.doubtful, name)
-	return d
-}
-
 // Order carries out an operator's orders: each item goes through the door with
 // the action in its decision, whatever the policies say of it. done is called
 // for each as it is over, from several goroutines. Items of a provider that
 // the loop does not have are a programming error and panic.
 func (l *Loop) Order(ctx context.Context, items map[string][]policy.Item, done func(Result)) {
 	by := map[string]*Scanner{}
-	for _, s := range l.scanners {
-		by[s.target.Name] = s
+	for _, s := range l.current() {
+		by[s.name] = s
 	}
 	var wg sync.WaitGroup
 	for name, its := range items {

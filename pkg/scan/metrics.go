@@ -101,6 +101,31 @@ func (m *Metrics) create(t Target, policies *policy.Set) {
 	}
 }
 
+// reload creates the series of new targets and policies, and takes away those
+// of policies that are gone. What is counted of the others goes on.
+func (m *Metrics) reload(targets []Target, policies *policy.Set) {
+	for _, name := range m.inventory.take(policies) {
+		m.reclaims.DeletePartialMatch(prometheus.Labels{"policy": name})
+	}
+	for _, t := range targets {
+		m.create(t, policies)
+	}
+}
+
+// forget takes away everything that was counted of a provider.
+func (m *Metrics) forget(provider string) {
+	labels := prometheus.Labels{"provider": provider}
+	for _, v := range []*prometheus.CounterVec{m.reclaims, m.uptime, m.cost, m.scans, m.errors, m.malformedTag} {
+		v.DeletePartialMatch(labels)
+	}
+	for _, v := range []*prometheus.GaugeVec{m.up, m.lastSuccess} {
+		v.DeletePartialMatch(labels)
+	}
+	m.lateness.DeletePartialMatch(labels)
+	m.scanDuration.DeletePartialMatch(labels)
+	m.inventory.forget(provider)
+}
+
 // callFailed counts a failed call, save the answers that are no failures.
 func (m *Metrics) callFailed(provider, op string, c providers.Cause) {
 	switch c {

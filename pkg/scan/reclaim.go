@@ -199,7 +199,7 @@ func (s *Scanner) prove(ctx context.Context, sb providers.Sandbox, action provid
 		if !s.clock.Now().Before(until) {
 			return err
 		}
-		wait(ctx, s.clock, pause)
+		wait(ctx, s.clock, pause, nil)
 		pause = min(2*pause, time.Second)
 	}
 }

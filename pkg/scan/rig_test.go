@@ -121,7 +121,8 @@ func newRig(t testing.TB, s setup) *rig {
 	var core zapcore.Core
 	core, r.logs = observer.New(zap.DebugLevel)
 	r.loop = scan.New(scan.Options{
-		Targets: r.targets, Policies: r.set, Attempts: s.attempts, Brake: s.brake, Clock: r.clock, Log: zap.New(core),
+		Settings: scan.Settings{Targets: r.targets, Policies: r.set, Attempts: s.attempts, Brake: s.brake},
+		Clock:    r.clock, Log: zap.New(core),
 		Metrics: scan.NewMetrics(r.reg, r.clock, r.targets, r.set),
 		OnReport: func(rep scan.Report) {
 			r.mu.Lock()

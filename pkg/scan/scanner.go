@@ -18,7 +18,10 @@ import (
 // Scanner owns one provider's inventory: it lists it, judges it and reclaims
 // what is due. Its Look and Cycle are not for concurrent use.
 type Scanner struct {
-	target   Target
+	name, kind string
+
+	target   Target             // its Provider wrapped for a dry run
+	real     providers.Provider // the same, never wrapped
 	policies *policy.Set
 	clock    Clock
 	log      *zap.Logger
@@ -34,6 +37,13 @@ type Scanner struct {
 	duplicate  error // why it was refused, until it says that it is another place
 	unreadable int   // of the last list
 	down       bool  // whether the last look failed, for logging on change only
+
+	cancel context.CancelFunc // ends its lane; nil before it runs
+	over   chan struct{}      // closed when its lane has ended
+	poke   chan struct{}      // ends its rest
+
+	mu      sync.Mutex
+	pending *renewal
 }
 
 // Report is what one cycle over one provider came to.

@@ -13,6 +13,9 @@ import (
 type Target struct {
 	Name, Kind string
 	Provider   providers.Provider
+	// Settings is what the provider was made from, as a text. A reload keeps
+	// the provider of a target of the same name, kind and settings.
+	Settings string
 	// DryRun keeps every stop from the provider: New wraps it.
 	DryRun   bool
 	Schedule Schedule

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/reaperd/reaperd/pkg/api"
+)
+
+// reloadMetrics tell whether the configuration that runs is the one on disk.
+type reloadMetrics struct {
+	successful, at prometheus.Gauge
+}
+
+func newReloadMetrics() *reloadMetrics {
+	m := &reloadMetrics{
+		successful: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "reaperd_config_last_reload_successful", Help: "0 while what runs is not what the last reload was to bring.",
+		}),
+		at: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "reaperd_config_last_reload_success_timestamp_seconds", Help: "When the configuration that runs was loaded.",
+		}),
+	}
+	m.succeeded(time.Now())
+	return m
+}
+
+func (m *reloadMetrics) succeeded(now time.Time) {
+	m.successful.Set(1)
+	m.at.Set(float64(now.UnixMilli()) / 1000)
+}
+
+// Describe implements prometheus.Collector.
+func (m *reloadMetrics) Describe(ch chan<- *prometheus.Desc) {
+	m.successful.Describe(ch)
+	m.at.Describe(ch)
+}
+
+// Collect implements prometheus.Collector.
+func (m *reloadMetrics) Collect(ch chan<- prometheus.Metric) {
+	m.successful.Collect(ch)
+	m.at.Collect(ch)
+}
+
+// front is the HTTP server that answers now. A reload may put another in its
+// place.
+type front struct {
+	options api.Options
+	failed  func(error) // told when a server fails by itself
+	server  *api.Server
+	served  chan struct{}
+}
+
+// open answers on the address, and then stops answering on the one before. An
+// address that cannot be had leaves all as it was.
+func (f *front) open(ctx context.Context, listen string) error {
+	if f.server != nil && f.options.Listen == listen {
+		return nil
+	}
+	o := f.options
+	o.Listen = listen
+	server, err := api.Listen(ctx, o)
+	if err != nil {
+		return err
+	}
+	closed := f.close(ctx)
+	f.options, f.server, f.served = o, server, make(chan struct{})
+	go func(served chan struct{}) {
+		defer close(served)
+		if err := server.Serve(); err != nil {
+			f.failed(err)
+		}
+	}(f.served)
+	return closed
+}
+
+// close lets the requests under way finish, for a while.
+func (f *front) close(ctx context.Context) error {
+	if f.server == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainHTTP)
+	defer cancel()
+	err := f.server.Shutdown(ctx)
+	<-f.served
+	return err
+}
+
+// reloadOn reloads for each signal until ctx ends, one after the other: several
+// that come during one reload are one.
+func (d *reaper) reloadOn(ctx context.Context, hangup <-chan os.Signal) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangup:
+			d.reload(ctx)
+		}
+	}
+}
+
+// reload reads the configuration and the policies anew and puts them in the
+// place of the old. All that can fail comes before anything live is touched: a
+// bad file leaves what runs as it is.
+func (d *reaper) reload(ctx context.Context) {
+	notify(d.log, daemon.SdNotifyReloading)
+	defer notify(d.log, daemon.SdNotifyReady)
+	if err := d.renew(ctx); err != nil {
+		d.built.reloads.successful.Set(0)
+		d.log.Error("reload failed, and what ran before runs on", zap.Error(err))
+		return
+	}
+	d.built.reloads.succeeded(time.Now())
+	d.log.Info("reloaded", d.inEffect()...)
+}
+
+func (d *reaper) renew(ctx context.Context) error {
+	config, err := d.load()
+	if err != nil {
+		return err
+	}
+	next := *d.built
+	settings, err := next.draw(d.env, config, d.options)
+	if err != nil {
+		return err
+	}
+	if len(next.policies.Policies()) == 0 {
+		return errNoPolicies
+	}
+	if config.Log.Format != d.built.config.Log.Format {
+		return errors.New("log.format cannot be changed by a reload: restart the daemon")
+	}
+	if err := d.front.open(ctx, config.HTTP.Listen); err != nil {
+		return err
+	}
+	setLevel(d.level, config.Log.Level)
+	for _, w := range next.warnings {
+		d.log.Warn("a policy may not do what it says", zap.String("warning", w))
+	}
+	*d.built = next
+	d.built.showDryRun()
+	d.built.loop.Reload(settings)
+	return nil
+}

@@ -1,0 +1,187 @@
+package scan
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/reaperd/reaperd/pkg/policy"
+	"github.com/reaperd/reaperd/pkg/providers"
+)
+
+// renewal is what a reload makes of one scanner.
+type renewal struct {
+	target   Target
+	policies *policy.Set
+	attempts int
+	brake    BrakeOptions
+}
+
+func (l *Loop) scanner(t Target, set Settings) *Scanner {
+	s := &Scanner{
+		name: t.Name, kind: t.Kind, clock: l.clock, metrics: l.metrics, claims: l.claims,
+		log:    l.log.Named("scan").With(zap.String("provider", t.Name)),
+		pulses: newPulses(), retries: newRetries(set.Attempts), doors: newDoors(), brake: newBrake(set.Brake),
+		poke: make(chan struct{}, 1), over: make(chan struct{}),
+	}
+	s.take(renewal{t, set.Policies, set.Attempts, set.Brake})
+	return s
+}
+
+// take makes the scanner work by the renewal from now on.
+func (s *Scanner) take(r renewal) {
+	s.policies = r.policies
+	s.retries.allow(r.attempts)
+	s.brake.adjust(r.brake)
+	if s.target.Provider != nil && s.target.Kind == r.target.Kind && s.target.Settings == r.target.Settings {
+		r.target.Provider = s.real // which knows its sandboxes already
+	} else {
+		s.identified, s.duplicate = false, nil
+	}
+	s.real = r.target.Provider
+	if r.target.DryRun {
+		r.target.Provider = providers.DryRun(s.real)
+	}
+	s.target = r.target
+}
+
+// renew has the scanner take the renewal before its next scan, which it begins
+// at once. A scan under way is finished as it was begun.
+func (s *Scanner) renew(r renewal) {
+	s.mu.Lock()
+	s.pending = &r
+	s.mu.Unlock()
+	select {
+	case s.poke <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Scanner) takePending() {
+	s.mu.Lock()
+	r := s.pending
+	s.pending = nil
+	s.mu.Unlock()
+	if r != nil {
+		s.take(*r)
+	}
+}
+
+// startLane runs a lane until ctx or the scanner's own cancel ends it. l.mu is
+// held.
+func (l *Loop) startLane(ctx context.Context, s *Scanner, before <-chan struct{}) {
+	ctx, cancel := context.WithCancel(ctx)
+	s.cancel = cancel
+	l.lanes.Go(func() {
+		defer close(s.over)
+		defer cancel()
+		if before != nil {
+			<-before
+		}
+		l.lane(ctx, s)
+	})
+}
+
+// lane scans one provider until ctx ends.
+func (l *Loop) lane(ctx context.Context, s *Scanner) {
+	for ctx.Err() == nil {
+		s.takePending()
+		began := l.clock.Now()
+		l.report(s.Cycle(ctx))
+		l.rest(ctx, s, s.target.Schedule.after(began, l.clock.Now()))
+	}
+}
+
+// rest waits for the tick, and acts on every deadline before it. A reload and
+// the end of ctx end it early.
+func (l *Loop) rest(ctx context.Context, s *Scanner, tick time.Time) {
+	for {
+		at, deadline := tick, s.agenda.next()
+		early := !deadline.IsZero() && deadline.Before(tick)
+		if early {
+			at = deadline
+		}
+		if !waitUntil(ctx, l.clock, at, s.target.Schedule.late(), s.poke) || !early {
+			return
+		}
+		if r := s.Wake(ctx); len(r.Results) > 0 {
+			l.report(r)
+		}
+	}
+}
+
+// Reload puts new settings in the place of the old. A provider that stays keeps
+// what is remembered of its sandboxes, and one whose kind and settings stay is
+// not even asked anew who it is. Those that are new begin; those that are gone
+// finish what they began, and their series go with them.
+func (l *Loop) Reload(set Settings) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.metrics.reload(set.Targets, set.Policies)
+	old := map[string]*Scanner{}
+	for _, s := range l.scanners {
+		old[s.name] = s
+	}
+	l.scanners = nil
+	for _, t := range set.Targets {
+		s := old[t.Name]
+		if s == nil || s.kind != t.Kind {
+			s = l.scanner(t, set)
+			l.begin(s, old[t.Name])
+		} else {
+			s.renew(renewal{t, set.Policies, set.Attempts, set.Brake})
+			delete(old, t.Name)
+		}
+		l.scanners = append(l.scanners, s)
+	}
+	for name, s := range old {
+		l.end(s)
+		kept := false
+		for _, t := range set.Targets {
+			kept = kept || t.Name == name
+		}
+		if !kept {
+			l.forget(s)
+		}
+	}
+}
+
+// begin starts a scanner in a loop that runs, after the one that it replaces.
+func (l *Loop) begin(s, instead *Scanner) {
+	if l.start == nil {
+		return
+	}
+	if instead == nil {
+		l.start(s, nil)
+		return
+	}
+	l.start(s, instead.over)
+}
+
+// end has a scanner finish what it began, and let its place go.
+func (l *Loop) end(s *Scanner) {
+	l.claims.release(s.name)
+	if s.cancel != nil {
+		s.cancel()
+	}
+}
+
+// forget takes away the series of a provider that is gone, once it is over.
+func (l *Loop) forget(s *Scanner) {
+	if s.cancel == nil || l.start == nil {
+		l.metrics.forget(s.name)
+		return
+	}
+	l.lanes.Go(func() {
+		<-s.over
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, now := range l.scanners {
+			if now.name == s.name {
+				return // it came back
+			}
+		}
+		l.metrics.forget(s.name)
+	})
+}
