@@ -35,6 +35,7 @@ func init() {
 }
 
 func TestWhatWasBegunSurvivesAKill(t *testing.T) {
+	t.Parallel()
 	const kills = 50
 	path := newPath(t)
 	begun, ended := map[int64]bool{}, map[int64]bool{}

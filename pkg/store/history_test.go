@@ -141,6 +141,7 @@ func TestHistoryIsFiltered(t *testing.T) {
 }
 
 func TestPruneKeepsWhatIsNotResolved(t *testing.T) {
+	t.Parallel()
 	path := newPath(t)
 	s := open(t, path)
 	for i := range prunedAtOnce + 20 {

@@ -36,9 +36,10 @@ type Store struct {
 }
 
 // Open opens the state that a DSN names, sqlite:///absolute/path.db, and makes
-// it where there is none: folder 0700, file 0600. It takes the lock, checks
-// the file whole and brings its schema up to date; now is for the names and
-// notes that it leaves.
+// it where there is none: folder 0700, file 0600. A file that is open to others
+// is closed to them; a folder stays as it is. It takes the lock, checks the
+// file whole and brings its schema up to date; now is for the names and notes
+// that it leaves.
 //
 // *Locked says that another daemon has it, ErrNewer that a newer reaperd made
 // it, ErrReadOnly that it cannot be written. A file that is damaged is set

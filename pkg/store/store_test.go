@@ -188,6 +188,7 @@ func TestAnEndedContextEndsEveryCall(t *testing.T) {
 }
 
 func TestAWriteGivenUpInTheMiddleWritesNothing(t *testing.T) {
+	t.Parallel()
 	s := open(t, newPath(t))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
@@ -201,10 +202,11 @@ func TestAWriteGivenUpInTheMiddleWritesNothing(t *testing.T) {
 }
 
 func TestAllAtOnce(t *testing.T) {
+	t.Parallel()
 	path := newPath(t)
 	s := open(t, path)
 	ctx := t.Context()
-	const each = 20
+	const each = 10
 	var wg sync.WaitGroup
 	for w := range 6 {
 		provider := fmt.Sprintf("p%d", w%3)
@@ -279,6 +281,19 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 	}
 	if names := besides(t, path); !slices.Equal(names, []string{"", "-shm", "-wal", ".lock"}) {
 		t.Errorf("files: %q", names)
+	}
+}
+
+func TestACommitIsOnTheDisk(t *testing.T) {
+	s := open(t, newPath(t))
+	for pragma, want := range map[string]string{"synchronous": "2", "journal_mode": "wal"} {
+		var got string
+		if err := s.writer.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil || got != want {
+			t.Errorf("%s: %s, %v, want %s", pragma, got, err, want)
+		}
+	}
+	if _, err := s.readers.ExecContext(t.Context(), "DELETE FROM pulses"); err == nil {
+		t.Error("a reader can write")
 	}
 }
 
