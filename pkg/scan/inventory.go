@@ -33,6 +33,7 @@ type counts struct {
 	would      map[string]int
 	unmatched  int
 	unknownAge int
+	unsaid     int
 	unreadable int
 	held       int
 	stuck      int
@@ -47,6 +48,7 @@ var (
 	wouldDesc      = countDesc("would_reclaim_sandboxes", "Sandboxes that would be reclaimed, were it not for a dry run or the policy's report mode.", "policy")
 	unmatchedDesc  = countDesc("unmatched_sandboxes", "Sandboxes that no enforcing policy matches.")
 	unknownAgeDesc = countDesc("unknown_age_sandboxes", "Sandboxes whose provider's times cannot be believed; their limits count from first seen.")
+	unsaidDesc     = countDesc("unsaid_sandboxes", "Sandboxes of which something that might have decided could not be said: tags not told, an expression that failed.")
 	unreadableDesc = countDesc("unreadable_items", "Candidates that the last list was not allowed to look at.")
 	heldDesc       = countDesc("held_sandboxes", "Due sandboxes that the brake holds because too many are due at once.")
 	stuckDesc      = countDesc("stuck_sandboxes", "Sandboxes that did not go after all tries.")
@@ -84,6 +86,9 @@ func (inv *inventory) set(s *Scanner, plan policy.Plan, results []Result) {
 		c.states[state]++
 		if d.UnknownAge {
 			c.unknownAge++
+		}
+		if d.Unsaid {
+			c.unsaid++
 		}
 		if d.Reason == policy.Unmatched {
 			c.unmatched++
@@ -156,7 +161,7 @@ func (inv *inventory) forget(provider string) {
 // Describe implements prometheus.Collector.
 func (inv *inventory) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		sandboxesDesc, leakedDesc, wouldDesc, unmatchedDesc, unknownAgeDesc,
+		sandboxesDesc, leakedDesc, wouldDesc, unmatchedDesc, unknownAgeDesc, unsaidDesc,
 		unreadableDesc, heldDesc, stuckDesc, overdueDesc, leakCostDesc,
 	} {
 		ch <- d
@@ -186,6 +191,7 @@ func (inv *inventory) Collect(ch chan<- prometheus.Metric) {
 		}
 		send(unmatchedDesc, float64(c.unmatched))
 		send(unknownAgeDesc, float64(c.unknownAge))
+		send(unsaidDesc, float64(c.unsaid))
 		send(unreadableDesc, float64(c.unreadable))
 		send(heldDesc, float64(c.held))
 		send(stuckDesc, float64(c.stuck))

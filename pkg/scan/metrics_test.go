@@ -278,3 +278,14 @@ func TestKeptOnesAreToldAtDebugOnly(t *testing.T) {
 		}
 	})
 }
+
+// Nobody is killed by ignorance, and how much is not known can be seen.
+func TestWhatWasNotToldIsCounted(t *testing.T) {
+	bubble(t, setup{}, func(t *testing.T, r *rig) {
+		r.mem.Put(r.up("told", 5*time.Hour))
+		r.mem.Put(r.up("untold", 5*time.Hour, func(sb *providers.Sandbox) { sb.Tags = nil }))
+		r.once()
+		equal(t, "left", ids(t, r.mem), "untold")
+		r.want(1, "unsaid_sandboxes")
+	})
+}
