@@ -27,12 +27,18 @@ type brake struct {
 	BrakeOptions
 
 	mu    sync.Mutex
-	begun map[pulseKey]time.Time // let through, by when
+	begun map[pulseKey]begun
 	held  map[pulseKey]time.Time // since when
 }
 
+// begun is one that was let through.
+type begun struct {
+	at  time.Time
+	ran bool
+}
+
 func newBrake(o BrakeOptions) *brake {
-	return &brake{BrakeOptions: o, begun: map[pulseKey]time.Time{}, held: map[pulseKey]time.Time{}}
+	return &brake{BrakeOptions: o, begun: map[pulseKey]begun{}, held: map[pulseKey]time.Time{}}
 }
 
 // adjust changes when it holds; what it holds, it goes on holding.
@@ -50,27 +56,26 @@ type hold struct {
 }
 
 // admit splits the due items, of which the first are the most urgent, into
-// those that may go and those that are held. running is how many sandboxes run
-// on the provider now.
-func (b *brake) admit(due []policy.Item, running int, now time.Time) (pass []policy.Item, holds []hold) {
+// those that may go and those that are held. plan is the inventory they are of.
+func (b *brake) admit(due []policy.Item, plan policy.Plan, now time.Time) (pass []policy.Item, holds []hold) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for k, at := range b.begun {
-		if now.Sub(at) >= b.Window || at.After(now) { // or the clock was set back
+	for k, was := range b.begun {
+		if now.Sub(was.at) >= b.Window || was.at.After(now) { // or the clock was set back
 			delete(b.begun, k)
 		}
 	}
-	limit := max(b.MinCount, int(b.MaxFraction*float64(running+len(b.begun))))
+	limit := max(b.MinCount, int(b.MaxFraction*float64(b.ran(plan))))
 	for _, it := range due {
 		k := pulseKey{it.Facts.ID, it.Facts.Revision}
-		_, counted := b.begun[k]
+		before, counted := b.begun[k]
 		since, waiting := b.held[k]
 		if since.After(now) {
 			since, waiting = time.Time{}, false
 		}
 		switch {
 		case counted, len(b.begun) < limit, waiting && now.Sub(since) >= b.Confirm:
-			b.begun[k] = now
+			b.begun[k] = begun{now, before.ran || running(it.Facts.State)}
 			delete(b.held, k)
 			pass = append(pass, it)
 		default:
@@ -82,6 +87,27 @@ func (b *brake) admit(due []policy.Item, running int, now time.Time) (pass []pol
 		}
 	}
 	return pass, holds
+}
+
+// ran is how many run, or did when they were let through within the window. The
+// plan may show those as they were then, or no more: none counts twice.
+func (b *brake) ran(plan policy.Plan) int {
+	n := 0
+	for _, was := range b.begun {
+		if was.ran {
+			n++
+		}
+	}
+	for i := range plan.Items {
+		f := &plan.Items[i].Facts
+		if !running(f.State) {
+			continue
+		}
+		if was, counted := b.begun[pulseKey{f.ID, f.Revision}]; !counted || !was.ran {
+			n++
+		}
+	}
+	return n
 }
 
 // keepOnly lets those go that are no longer due in plan.

@@ -166,3 +166,41 @@ func TestAClockThatWasWrongHoldsNobodyForLong(t *testing.T) {
 		equal(t, "left", r.count(), 0)
 	})
 }
+
+// Between two lists the inventory goes on showing what went: it must not count
+// twice for how many ran.
+func TestTheFractionIsTheSameBetweenLists(t *testing.T) {
+	bubble(t, setup{brake: defaultBrake, schedule: "@every 1h"}, func(t *testing.T, r *rig) {
+		for i := range 100 {
+			r.mem.Put(r.due(fmt.Sprintf("sb-%03d", i), time.Duration(i+1)*time.Second/10))
+		}
+		defer r.run()()
+		pass(20 * time.Second)
+		synctest.Wait()
+		equal(t, "left", r.count(), 50)
+		r.want(50, "held_sandboxes")
+	})
+}
+
+// What has ended already is none of those that run.
+func TestTheFractionIsOfThoseThatRan(t *testing.T) {
+	bubble(t, setup{brake: defaultBrake, policies: stoppedAnHour}, func(t *testing.T, r *rig) {
+		for i := range 60 {
+			r.mem.Put(r.up(fmt.Sprintf("young-%02d", i), 0))
+			r.mem.Put(r.up(fmt.Sprintf("ended-%02d", i), 5*time.Hour, in(providers.StateExited), func(sb *providers.Sandbox) { sb.Ended = sb.Started.Add(time.Hour) }))
+		}
+		r.once()
+		equal(t, "left", r.count(), 90)
+		r.once()
+		equal(t, "left", r.count(), 90)
+	})
+}
+
+const stoppedAnHour = `
+version: 1
+policies:
+  - name: lying-around
+    match: {tags: {env: dev}}
+    limits: {max_stopped: 1h}
+    action: {type: remove}
+`

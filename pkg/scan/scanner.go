@@ -210,7 +210,7 @@ func (s *Scanner) tellScanned(r Report, began time.Time) {
 func (s *Scanner) reclaimAll(ctx context.Context, plan policy.Plan, due []policy.Item) []Result {
 	now := s.clock.Now()
 	due = slices.DeleteFunc(due, func(it policy.Item) bool { return !s.retries.ready(it.Facts.Sandbox, now) })
-	due, holds := s.brake.admit(due, runningIn(plan), now)
+	due, holds := s.brake.admit(due, plan, now)
 	results := s.hold(holds, now)
 	var mu sync.Mutex
 	s.each(ctx, due, func(ctx context.Context, it policy.Item) {
@@ -238,17 +238,6 @@ func (s *Scanner) hold(holds []hold, now time.Time) []Result {
 			zap.Int("held", first), zap.Duration("for", s.brake.Confirm))
 	}
 	return results
-}
-
-// runningIn is how many sandboxes of the plan run.
-func runningIn(plan policy.Plan) int {
-	n := 0
-	for i := range plan.Items {
-		if running(plan.Items[i].Facts.State) {
-			n++
-		}
-	}
-	return n
 }
 
 // each runs f for the items, as many at once as the kind bears. Once ctx has
