@@ -47,7 +47,8 @@ func (s *Scanner) take(r renewal) {
 }
 
 // renew has the scanner take the renewal before its next scan, which it begins
-// at once. A scan under way is finished as it was begun.
+// at once. A scan under way finishes the reclaims that it has begun, and begins
+// no more of them by what is about to be replaced.
 func (s *Scanner) renew(r renewal) {
 	s.mu.Lock()
 	s.pending = &r
@@ -56,6 +57,13 @@ func (s *Scanner) renew(r renewal) {
 	case s.poke <- struct{}{}:
 	default:
 	}
+}
+
+// renewing says whether a renewal waits to be taken.
+func (s *Scanner) renewing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pending != nil
 }
 
 func (s *Scanner) takePending() {
@@ -96,7 +104,7 @@ func (l *Loop) lane(ctx context.Context, s *Scanner) {
 // rest waits for the tick, and acts on every deadline before it. A reload and
 // the end of ctx end it early.
 func (l *Loop) rest(ctx context.Context, s *Scanner, tick time.Time) {
-	for {
+	for !s.renewing() {
 		at, deadline := tick, s.agenda.next()
 		early := !deadline.IsZero() && deadline.Before(tick)
 		if early {

@@ -183,3 +183,30 @@ func TestReloadsLeaveNothingBehind(t *testing.T) {
 		stop()
 	})
 }
+
+// Somebody sees what is going and makes it stop: what was not begun stays.
+func TestAReloadKeepsWhatWaitsForItsTurn(t *testing.T) {
+	for name, change := range map[string]func(r *rig) scan.Settings{
+		"dry run": func(r *rig) scan.Settings {
+			dry := r.targets[0]
+			dry.DryRun = true
+			return r.settings(fourHours, dry)
+		},
+		"policies": func(r *rig) scan.Settings { return r.settings(tenHours) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, setup{change: func(_ int, t *scan.Target) { t.Parallel = 2 }}, func(t *testing.T, r *rig) {
+				for i := range 6 {
+					r.mem.Put(r.up(fmt.Sprint("sb-", i), 5*time.Hour))
+				}
+				r.mem.Inject(fake.Faults{Stop: func(context.Context, string) error { pass(10 * time.Second); return nil }})
+				defer r.run()()
+				pass(time.Second)
+				r.loop.Reload(change(r))
+				pass(time.Minute)
+				synctest.Wait()
+				equal(t, "left", ids(t, r.mem), "sb-2 sb-3 sb-4 sb-5")
+			})
+		})
+	}
+}

@@ -206,7 +206,8 @@ func (s *Scanner) tellScanned(r Report, began time.Time) {
 }
 
 // reclaimAll takes what is due, not waiting for its next try and not held by
-// the brake, through the door. plan is the inventory that it is from.
+// the brake, through the door. plan is the inventory that it is from. Once a
+// reload came no more are begun.
 func (s *Scanner) reclaimAll(ctx context.Context, plan policy.Plan, due []policy.Item) []Result {
 	now := s.clock.Now()
 	due = slices.DeleteFunc(due, func(it policy.Item) bool { return !s.retries.ready(it.Facts.Sandbox, now) })
@@ -214,6 +215,9 @@ func (s *Scanner) reclaimAll(ctx context.Context, plan policy.Plan, due []policy
 	results := s.hold(holds, now)
 	var mu sync.Mutex
 	s.each(ctx, due, func(ctx context.Context, it policy.Item) {
+		if s.renewing() {
+			return // it is judged anew at once
+		}
 		r := s.reclaim(ctx, it)
 		mu.Lock()
 		defer mu.Unlock()
