@@ -119,3 +119,39 @@ func TestShutdownBeforeADeadlineStopsNothing(t *testing.T) {
 		equal(t, "left", ids(t, r.mem), "a")
 	})
 }
+
+// The clock is set right while a deadline is waited for: the tick must not
+// become as late as the clock was wrong.
+func TestAClockSetBackBeforeADeadlinePutsNothingOff(t *testing.T) {
+	for _, by := range []time.Duration{time.Hour, 3 * 365 * 24 * time.Hour} {
+		t.Run(by.String(), func(t *testing.T) {
+			bubble(t, setup{}, func(t *testing.T, r *rig) {
+				r.mem.Put(r.due("a", 10*time.Second))
+				defer r.run()()
+				pass(5 * time.Second)
+				r.clock.adjust(-by)
+				pass(3 * time.Minute)
+				synctest.Wait()
+				if n := r.mem.Calls("list"); n < 5 {
+					t.Errorf("%d lists in three minutes", n)
+				}
+			})
+		})
+	}
+}
+
+func TestAClockSetBackDuringAWakePutsNothingOff(t *testing.T) {
+	bubble(t, setup{}, func(t *testing.T, r *rig) {
+		r.mem.Put(r.due("a", 10*time.Second))
+		r.mem.Inject(fake.Faults{Stop: func(context.Context, string) error {
+			r.clock.adjust(-time.Hour)
+			return nil
+		}})
+		defer r.run()()
+		pass(3 * time.Minute)
+		synctest.Wait()
+		if n := r.mem.Calls("list"); n < 5 {
+			t.Errorf("%d lists in three minutes", n)
+		}
+	})
+}

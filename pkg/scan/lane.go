@@ -101,10 +101,12 @@ func (l *Loop) lane(ctx context.Context, s *Scanner) {
 	}
 }
 
-// rest waits for the tick, and acts on every deadline before it. A reload and
-// the end of ctx end it early.
+// rest waits for the tick, and acts on every deadline before it. A reload, the
+// end of ctx and a wall clock that is set back before a deadline end it early:
+// by such a clock the tick is further off than it was to be, and what was told
+// is of another time.
 func (l *Loop) rest(ctx context.Context, s *Scanner, tick time.Time) {
-	for !s.renewing() {
+	for now := l.clock.Now(); !s.renewing(); {
 		at, deadline := tick, s.agenda.next()
 		early := !deadline.IsZero() && deadline.Before(tick)
 		if early {
@@ -113,8 +115,15 @@ func (l *Loop) rest(ctx context.Context, s *Scanner, tick time.Time) {
 		if !waitUntil(ctx, l.clock, at, s.target.Schedule.late(), s.poke) || !early {
 			return
 		}
+		woken := l.clock.Now()
+		if woken.Before(at) || woken.Before(now) {
+			return
+		}
 		if r := s.Wake(ctx); len(r.Results) > 0 {
 			l.report(r)
+		}
+		if now = l.clock.Now(); now.Before(woken) {
+			return
 		}
 	}
 }
