@@ -22,7 +22,7 @@ func (l *Loop) scanner(t Target, set Settings) *Scanner {
 	s := &Scanner{
 		name: t.Name, kind: t.Kind, clock: l.clock, metrics: l.metrics, claims: l.claims,
 		log:    l.log.Named("scan").With(zap.String("provider", t.Name)),
-		pulses: newPulses(), retries: newRetries(set.Attempts), doors: newDoors(), brake: newBrake(set.Brake),
+		pulses: newPulses(), doors: newDoors(), brake: newBrake(set.Brake),
 		poke: make(chan struct{}, 1), over: make(chan struct{}),
 	}
 	s.take(renewal{t, set.Policies, set.Attempts, set.Brake})
@@ -32,12 +32,13 @@ func (l *Loop) scanner(t Target, set Settings) *Scanner {
 // take makes the scanner work by the renewal from now on.
 func (s *Scanner) take(r renewal) {
 	s.policies = r.policies
-	s.retries.allow(r.attempts)
 	s.brake.adjust(r.brake)
 	if s.target.Provider != nil && s.target.Kind == r.target.Kind && s.target.Settings == r.target.Settings {
 		r.target.Provider = s.real // which knows its sandboxes already
-	} else {
+		s.retries.allow(r.attempts)
+	} else { // it may be another place, which knows nothing of what was sent to the one before
 		s.identified, s.duplicate = false, nil
+		s.retries = newRetries(r.attempts)
 	}
 	s.real = r.target.Provider
 	if r.target.DryRun {

@@ -210,3 +210,21 @@ func TestAReloadKeepsWhatWaitsForItsTurn(t *testing.T) {
 		})
 	}
 }
+
+// A stop that was sent to one engine says nothing of what another does not have.
+func TestAnotherEngineUnderTheSameNameIsNotCreditedWithTheOldOnes(t *testing.T) {
+	bubble(t, setup{}, func(t *testing.T, r *rig) {
+		r.mem.Inject(fake.Faults{StopIgnored: func(string) bool { return true }})
+		r.mem.Put(r.up("a", 5*time.Hour))
+		defer r.run()()
+		pass(15 * time.Second)
+		other := r.targets[0]
+		other.Provider, other.Settings = fake.New("mem"), "another host"
+		r.loop.Reload(r.settings(fourHours, other))
+		pass(time.Minute)
+		synctest.Wait()
+		equal(t, "left", ids(t, r.mem), "a")
+		r.want(0, "reclaims_total", "outcome=reclaimed")
+		r.want(0, "stuck_sandboxes")
+	})
+}
