@@ -59,6 +59,10 @@ func (p *Provider) stop(ctx context.Context, sb providers.Sandbox, o providers.S
 	if err != nil {
 		return err
 	}
+	state := stateOf(c.State.Status)
+	if revived(sb.State, state) {
+		return fmt.Errorf("it was %s when it was judged, and is %s: %w", sb.State, state, providers.ErrChanged)
+	}
 	switch o.Action {
 	case providers.ActionPause:
 		return p.pause(ctx, c)
@@ -73,6 +77,19 @@ func (p *Provider) stop(ctx context.Context, sb providers.Sandbox, o providers.S
 		}
 	}
 	return p.remove(ctx, c, o.Volumes, ended)
+}
+
+// revived says whether somebody set going again what was judged as one that
+// does not run: whoever did wants it, and it may be within its limits now.
+func revived(judged, now providers.State) bool {
+	switch now {
+	case providers.StateStarting, providers.StateRunning:
+		return judged.Ended() || judged == providers.StateCreated || judged == providers.StatePaused
+	case providers.StatePaused:
+		return judged.Ended() || judged == providers.StateCreated
+	default:
+		return false
+	}
 }
 
 // lookAgain inspects the container and refuses what must not be touched.
@@ -203,15 +220,19 @@ func (p *Provider) signal(ctx context.Context, id string, grace time.Duration) (
 	}
 }
 
-// remove deletes the container by force (DELETE /containers/{id}?force=1).
-// ended says that our own stop ended it just before.
+// remove deletes the container (DELETE /containers/{id}), by force (force=1)
+// unless it did not run when it was looked at: the engine then refuses with a
+// 409 one that somebody has started since. ended says that our own stop ended it
+// just before.
 func (p *Provider) remove(ctx context.Context, c container.InspectResponse, volumes, ended bool) error {
 	if err := p.removes.take(ctx); err != nil {
 		return fmt.Errorf("wait for a turn to remove: %w", err)
 	}
 	defer p.removes.free()
+	state := stateOf(c.State.Status)
+	force := state != providers.StateExited && state != providers.StateCreated
 	failed := p.bounded(ctx, p.deadlines.remove, func(ctx context.Context, e engine) error {
-		return e.ContainerRemove(ctx, c.ID, container.RemoveOptions{Force: true, RemoveVolumes: volumes})
+		return e.ContainerRemove(ctx, c.ID, container.RemoveOptions{Force: force, RemoveVolumes: volumes})
 	})
 	switch {
 	case failed.is(http.StatusNotFound) && ended:

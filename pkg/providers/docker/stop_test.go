@@ -2,6 +2,7 @@ package docker
 
 import (
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -219,5 +220,73 @@ func TestWhatCannotBeDoneIsRefusedUntouched(t *testing.T) {
 	}
 	if got := paths(proxy.Mutations()); len(got) != 0 || !e.Inspect(t, id).State.Running {
 		t.Errorf("it changed something: %v", got)
+	}
+}
+
+// Somebody starts again what was judged by how long it had been lying around,
+// before the stop or while that waits for its turn.
+func TestOneThatWasSetGoingAgainIsKept(t *testing.T) {
+	e := enginetest.Shared(t)
+	cli, proxy := e.Client(t), enginetest.NewProxy(t, e)
+	p := openAt(t, proxy.Host())
+	start := func(id string) {
+		if err := cli.ContainerStart(within(t), id, container.StartOptions{}); err != nil {
+			t.Errorf("start: %v", err)
+		}
+	}
+	exited := func() string {
+		id := e.Run(t, enginetest.Options{})
+		if err := cli.ContainerKill(within(t), id, "KILL"); err != nil {
+			t.Fatal(err)
+		}
+		e.Wait(t, id, func(s *container.State) bool { return s.Status == "exited" })
+		return id
+	}
+	created := e.Run(t, enginetest.Options{CreateOnly: true})
+	paused := e.Run(t, enginetest.Options{})
+	if err := cli.ContainerPause(within(t), paused); err != nil {
+		t.Fatal(err)
+	}
+	removals := []providers.StopOptions{
+		{Action: providers.ActionRemove}, {Action: providers.ActionRemove, Grace: time.Second},
+	}
+	for _, o := range removals {
+		for _, id := range []string{exited(), created, paused} {
+			sb := mustGet(t, p, id)
+			if id == paused {
+				if err := cli.ContainerUnpause(within(t), id); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				start(id)
+			}
+			if err := p.Stop(within(t), sb, o); !errors.Is(err, providers.ErrChanged) {
+				t.Errorf("%s before the stop, with %v of grace: %v; want ErrChanged", sb.State, o.Grace, err)
+			}
+			if c, err := cli.ContainerInspect(within(t), id); err != nil || !c.State.Running {
+				t.Fatalf("%s and set going again, it was taken: %v", sb.State, err)
+			}
+			if id == created {
+				created = e.Run(t, enginetest.Options{CreateOnly: true})
+			}
+			if id == paused {
+				if err := cli.ContainerPause(within(t), id); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		late := exited()
+		sb := mustGet(t, p, late)
+		proxy.Hook(on("DELETE", late, func(w http.ResponseWriter, r *http.Request) {
+			start(late)
+			proxy.Forward(w, r)
+		}))
+		if err := p.Stop(within(t), sb, o); !errors.Is(err, providers.ErrBusy) {
+			t.Errorf("started just before the removal, with %v of grace: %v; want ErrBusy", o.Grace, err)
+		}
+		if c, err := cli.ContainerInspect(within(t), late); err != nil || !c.State.Running {
+			t.Errorf("started just before the removal, it was taken: %v", err)
+		}
+		proxy.Hook(nil)
 	}
 }
