@@ -58,7 +58,8 @@ type front struct {
 }
 
 // open answers on the address, and then stops answering on the one before. An
-// address that cannot be had leaves all as it was.
+// address that cannot be had leaves all as it was. Requests to the one before
+// that do not finish in time are cut off, which is no fault of the new one.
 func (f *front) open(ctx context.Context, listen string) error {
 	if f.server != nil && f.options.Listen == listen {
 		return nil
@@ -69,7 +70,7 @@ func (f *front) open(ctx context.Context, listen string) error {
 	if err != nil {
 		return err
 	}
-	closed := f.close(ctx)
+	_ = f.close(ctx)
 	f.options, f.server, f.served = o, server, make(chan struct{})
 	go func(served chan struct{}) {
 		defer close(served)
@@ -77,7 +78,7 @@ func (f *front) open(ctx context.Context, listen string) error {
 			f.failed(err)
 		}
 	}(f.served)
-	return closed
+	return nil
 }
 
 // close lets the requests under way finish, for a while.

@@ -1,13 +1,19 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/reaperd/reaperd/pkg/api"
 )
 
 const lastReload = "reaperd_config_last_reload_successful"
@@ -152,4 +158,49 @@ func TestManyHangupsAreOne(t *testing.T) {
 	d.reload(t, reloaded)
 	<-ended
 	d.stop(t)
+}
+
+// A slow client of the old address is no reason to say that the reload failed,
+// and to leave it half done.
+func TestASlowClientDoesNotKeepTheListenerFromMoving(t *testing.T) {
+	t.Parallel()
+	asked, answer := make(chan struct{}), make(chan struct{})
+	f := front{failed: func(err error) { t.Error(err) }, options: api.Options{
+		Metrics: prometheus.NewRegistry(),
+		Ready:   func() error { close(asked); <-answer; return nil },
+	}}
+	if err := f.open(t.Context(), "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	first, got := f.server.Addr(), make(chan error, 1)
+	go func() {
+		got <- visit(t.Context(), "http://"+first+"/readyz")
+	}()
+	<-asked
+	if err := f.open(t.Context(), "localhost:0"); err != nil {
+		t.Errorf("open: %v", err)
+	}
+	close(answer)
+	if err := <-got; err == nil {
+		t.Error("the slow client was waited for longer than a reload may take")
+	}
+	if err := visit(t.Context(), "http://"+f.server.Addr()+"/healthz"); err != nil {
+		t.Error(err)
+	}
+	if err := f.close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// visit makes one request, whose answer does not matter.
+func visit(ctx context.Context, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
 }

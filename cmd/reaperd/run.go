@@ -129,6 +129,7 @@ func (d *reaper) serve(ctx context.Context, listening func(address string)) erro
 	defer signal.Stop(hangup)
 	notify(d.log, daemon.SdNotifyReady)
 
+	loop := d.built.loop // the rest of what is built is a reload's to change
 	var beside sync.WaitGroup
 	beside.Go(func() { d.reloadOn(ctx, hangup) })
 	beside.Go(func() {
@@ -137,7 +138,7 @@ func (d *reaper) serve(ctx context.Context, listening func(address string)) erro
 		notify(d.log, daemon.SdNotifyStopping)
 		d.log.Info("stopping: finishing what was begun")
 	})
-	d.built.loop.Run(ctx)
+	loop.Run(ctx)
 	beside.Wait()
 
 	err := d.front.close(ctx)
