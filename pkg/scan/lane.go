@@ -2,6 +2,7 @@ package scan
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -89,7 +90,23 @@ func (l *Loop) startLane(ctx context.Context, s *Scanner, before <-chan struct{}
 			<-before
 		}
 		l.lane(ctx, s)
+		l.leave(s)
 	})
+}
+
+// leave lets go of a place that the scanner took when it was already told to
+// end, having asked before who that is.
+func (l *Loop) leave(s *Scanner) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.has(s.name) {
+		l.claims.release(s.name)
+	}
+}
+
+// has says whether there is a provider of that name now. l.mu is held.
+func (l *Loop) has(name string) bool {
+	return slices.ContainsFunc(l.scanners, func(s *Scanner) bool { return s.name == name })
 }
 
 // lane scans one provider until ctx ends.
@@ -155,11 +172,7 @@ func (l *Loop) Reload(set Settings) {
 	}
 	for name, s := range old {
 		l.end(s)
-		kept := false
-		for _, t := range set.Targets {
-			kept = kept || t.Name == name
-		}
-		if !kept {
+		if !l.has(name) {
 			l.forget(s)
 		}
 	}
@@ -195,11 +208,8 @@ func (l *Loop) forget(s *Scanner) {
 		<-s.over
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		for _, now := range l.scanners {
-			if now.name == s.name {
-				return // it came back
-			}
+		if !l.has(s.name) { // else it came back
+			l.metrics.forget(s.name)
 		}
-		l.metrics.forget(s.name)
 	})
 }

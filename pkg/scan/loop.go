@@ -150,8 +150,10 @@ func (l *Loop) identify(ctx context.Context) {
 		})
 	}
 	wg.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for i, s := range scanners {
-		if ids[i] != "" {
+		if ids[i] != "" && slices.Contains(l.scanners, s) { // else a reload took it away
 			_ = s.claim(ids[i]) // its scan tells
 		}
 	}

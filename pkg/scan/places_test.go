@@ -162,3 +162,33 @@ func TestReportModeActsOnNothing(t *testing.T) {
 		r.absent("leaked_sandboxes")
 	})
 }
+
+// A provider is given another name while it is asked who it is: the answer must
+// not keep the place for a name that is no more.
+func TestAPlaceThatIsRenamedWhileItIsAskedIsNotRefused(t *testing.T) {
+	for name, before := range map[string]time.Duration{"at start": 500 * time.Millisecond, "later": 31500 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			slow := &slowPlace{fake.New("mem")}
+			bubble(t, setup{providers: []providers.Provider{slow}, names: []string{"old"}}, func(_ *testing.T, r *rig) {
+				slow.Inject(fake.Faults{List: func(context.Context) error { return providers.ErrUnavailable }}) // so that it is asked anew
+				defer r.run()()
+				pass(before)
+				slow.Inject(fake.Faults{})
+				renamed := r.targets[0]
+				renamed.Name = "new"
+				r.loop.Reload(r.settings(fourHours, renamed))
+				pass(2 * time.Minute)
+				synctest.Wait()
+				r.want(1, "provider_up", "provider=new")
+			})
+		})
+	}
+}
+
+// slowPlace takes a second to say who it is, whatever becomes of the caller.
+type slowPlace struct{ *fake.Provider }
+
+func (p *slowPlace) Identity(context.Context) (string, error) {
+	pass(time.Second)
+	return "engine", nil
+}
