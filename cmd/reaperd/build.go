@@ -26,6 +26,7 @@ type built struct {
 	policies *policy.Set
 	warnings []string
 	targets  []scan.Target
+	detected []string // the kinds that were, where no providers are configured
 	registry *prometheus.Registry
 	dryRun   prometheus.Gauge
 	reloads  *reloadMetrics
@@ -83,7 +84,8 @@ func assemble(env environment, config *loaded, o buildOptions) (*built, error) {
 // draw makes of a configuration what the loop works by, and reaches nothing.
 func (b *built) draw(env environment, config *loaded, o buildOptions) (scan.Settings, error) {
 	b.config, b.targets = config, nil
-	entries, err := chosen(env, config, o.only)
+	b.detect(env)
+	entries, err := chosen(config, b.detected, o.only)
 	if err != nil {
 		return scan.Settings{}, err
 	}
@@ -103,13 +105,25 @@ func (b *built) draw(env environment, config *loaded, o buildOptions) (scan.Sett
 	}, nil
 }
 
-// chosen gives the configured providers, or the detected ones where none are
-// configured, narrowed to those whose name or kind is only.
-func chosen(env environment, config *loaded, only string) ([]entry, error) {
+// detect looks for kinds. One that was there at the last load stays: it may just
+// be down for a moment, and is then one that could not be looked at.
+func (b *built) detect(env environment) {
+	if b.config.entries != nil {
+		b.detected = nil
+		return
+	}
+	found := append(all.Registry().Detected(env.getenv), b.detected...)
+	slices.Sort(found)
+	b.detected = slices.Compact(found)
+}
+
+// chosen gives the configured providers, or those of the detected kinds where
+// none are configured, narrowed to those whose name or kind is only.
+func chosen(config *loaded, kinds []string, only string) ([]entry, error) {
 	registry := all.Registry()
 	entries := config.entries
 	if entries == nil {
-		for _, name := range registry.Detected(env.getenv) {
+		for _, name := range kinds {
 			e, err := detected(registry, name)
 			if err != nil {
 				return nil, err

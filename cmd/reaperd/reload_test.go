@@ -204,3 +204,32 @@ func visit(ctx context.Context, url string) error {
 	}
 	return resp.Body.Close()
 }
+
+// An engine that was detected and is just being restarted when the daemon
+// reloads is one that cannot be looked at, not one that there is not.
+func TestAReloadKeepsWhatWasDetected(t *testing.T) {
+	t.Parallel()
+	host := "DOCKER_HOST"
+	env := environment{getenv: func(name string) string {
+		if name == host {
+			return "unix:///nowhere/docker.sock"
+		}
+		return ""
+	}, environ: func() []string { return nil }}
+	config := &loaded{Config: defaultConfig()}
+	b, err := assemble(env, config, buildOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	host = "" // it is there no more
+	next := *b
+	if _, err := next.draw(env, config, buildOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range next.targets {
+		if target.Kind == "docker" {
+			return
+		}
+	}
+	t.Errorf("the engine is not looked at any more: %v", next.detected)
+}
