@@ -82,7 +82,7 @@ func TestStopUsesTheActionOfThePolicy(t *testing.T) {
 		},
 		"a stop of what has ended": {
 			canned{id: three, name: "n", status: "exited", labels: map[string]string{"gentle": ""}, created: time.Now(), started: time.Now()},
-			"DELETE /v1.41/containers/" + three + "?force=1",
+			"DELETE /v1.41/containers/" + three,
 		},
 		"a deadline ahead": {
 			canned{id: one, name: "n", status: "running", labels: map[string]string{"gentle": "", "reaperd.ttl": "2h"}, created: time.Now(), started: time.Now()},
