@@ -35,6 +35,8 @@ COPY configs/ /etc/reaperd/
 #     --group-add "$(stat -c %g /var/run/docker.sock)" reaperd
 # Whoever can open that socket is root on its machine, whatever the user here.
 USER 65532:65532
+# Mount a volume there to remember beyond the container's life.
+ENV STATE_DIRECTORY=/var/lib/reaperd
 # Listens on the container's loopback unless REAPERD_HTTP_LISTEN=0.0.0.0:9480.
 EXPOSE 9480
 ENTRYPOINT ["/reaperd"]

@@ -17,6 +17,7 @@ import (
 	"github.com/reaperd/reaperd/pkg/providers"
 	"github.com/reaperd/reaperd/pkg/providers/all"
 	"github.com/reaperd/reaperd/pkg/scan"
+	"github.com/reaperd/reaperd/pkg/store"
 )
 
 // built is the whole of reaperd put together from one configuration: what
@@ -41,6 +42,9 @@ type buildOptions struct {
 	obeyDryRun bool
 	// policies are files and globs that stand in for the configured ones.
 	policies []string
+	// state is what outlives the daemon; nil keeps everything in memory. A lost
+	// one keeps every target dry until it is accepted.
+	state    *store.Store
 	log      *zap.Logger
 	onReport func(scan.Report)
 }
@@ -66,7 +70,7 @@ func assemble(env environment, config *loaded, o buildOptions) (*built, error) {
 	b.registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		buildInfo(), b.dryRun, b.reloads,
+		buildInfo(), b.dryRun, b.reloads, stateLost(o.state),
 	)
 	b.showDryRun()
 	clock := scan.SystemClock{}
@@ -238,7 +242,7 @@ func target(config *loaded, e entry, o buildOptions) (scan.Target, error) {
 	t := scan.Target{
 		Name: e.Name, Kind: e.Kind, Provider: p, Settings: fmt.Sprintf("%+v", e.settings), Timeout: config.Scan.Timeout,
 		Parallel: e.kind.Parallel, PricePerHour: e.PricePerHour,
-		DryRun: o.obeyDryRun && (config.DryRun || e.DryRun),
+		DryRun: o.obeyDryRun && (config.DryRun || e.DryRun) || o.state != nil && o.state.Lost(),
 	}
 	if e.Timeout > 0 {
 		t.Timeout = e.Timeout

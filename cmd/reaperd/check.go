@@ -47,7 +47,7 @@ With policy files it checks just those, whatever the configuration.`,
 			if err != nil {
 				return err
 			}
-			printCheck(out, b, time.Now())
+			printCheck(out, b, env, time.Now())
 			if len(b.policies.Policies()) == 0 {
 				return errNoPolicies
 			}
@@ -58,7 +58,7 @@ With policy files it checks just those, whatever the configuration.`,
 	return cmd
 }
 
-func printCheck(w io.Writer, b *built, now time.Time) {
+func printCheck(w io.Writer, b *built, env environment, now time.Time) {
 	c := b.config
 	from := c.Path
 	if from == "" {
@@ -71,6 +71,8 @@ func printCheck(w io.Writer, b *built, now time.Time) {
 	line("log", c.Log.Level+", "+c.Log.Format)
 	line("timezone", c.Timezone)
 	line("schedule", c.Schedule)
+	line("state.dsn", c.stateText(env))
+	line("state.history", duration.Format(c.State.History))
 	line("http.listen", c.HTTP.Listen)
 	line("scan.timeout", duration.Format(c.Scan.Timeout))
 	line("reclaim.attempts", c.Reclaim.Attempts)
@@ -98,6 +100,19 @@ func printCheck(w io.Writer, b *built, now time.Time) {
 
 	fmt.Fprintln(w)
 	printPolicies(w, b.policies, b.warnings)
+}
+
+// stateText says where a daemon would remember.
+func (l *loaded) stateText(env environment) string {
+	dsn, err := l.stateDSN(env)
+	switch {
+	case err != nil:
+		return "nowhere: " + err.Error()
+	case dsn == "":
+		return "none: what is remembered is lost when the daemon ends"
+	default:
+		return dsn
+	}
 }
 
 func printPolicies(w io.Writer, set *policy.Set, warnings []string) {

@@ -31,7 +31,11 @@ type Config struct {
 	DryRun   bool   `yaml:"dry_run" doc:"judge and count, and change nothing; on unless it is switched off in so many words"`
 	Timezone string `yaml:"timezone" doc:"of the schedules: UTC, Local, Europe/Berlin, …"`
 	Schedule string `yaml:"schedule" doc:"when to scan: five cron fields, @hourly and the like, or @every 30s"`
-	HTTP     struct {
+	State    struct {
+		DSN     string        `yaml:"dsn" doc:"where the daemon remembers: auto, sqlite:///absolute/path.db, or empty for in memory only"`
+		History time.Duration `yaml:"history" doc:"for how long the history of reclaims is kept"`
+	} `yaml:"state"`
+	HTTP struct {
 		Listen string `yaml:"listen" doc:"host:port of /metrics, /healthz and /readyz"`
 	} `yaml:"http"`
 	Policies []string `yaml:"policies" doc:"files and globs, relative to the configuration file"`
@@ -55,6 +59,7 @@ func defaultConfig() Config {
 	c.DryRun = true
 	c.Timezone = "UTC"
 	c.Schedule = "@every 30s"
+	c.State.DSN, c.State.History = stateAuto, 90*24*time.Hour
 	c.HTTP.Listen = "127.0.0.1:9480"
 	c.Policies = []string{}
 	c.Scan.Timeout = 30 * time.Second

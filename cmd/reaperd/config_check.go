@@ -18,6 +18,7 @@ import (
 	"github.com/reaperd/reaperd/pkg/providers"
 	"github.com/reaperd/reaperd/pkg/providers/all"
 	"github.com/reaperd/reaperd/pkg/scan"
+	"github.com/reaperd/reaperd/pkg/store"
 )
 
 // entry is one provider as configured: what every kind takes, and the kind's
@@ -185,6 +186,11 @@ func (l *loaded) validate(env environment, flags *pflag.FlagSet) strictyaml.Faul
 		fault("http.listen", "want host:port, found %q", l.HTTP.Listen)
 	} else if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
 		fault("http.listen", "%q is not a port", port)
+	}
+	if dsn := l.State.DSN; dsn != "" && dsn != stateAuto {
+		if err := store.CheckDSN(dsn); err != nil {
+			fault("state.dsn", "%v", err)
+		}
 	}
 	if l.Brake.MinCount < 1 {
 		fault("brake.min_count", "want 1 at least, so that a single one is never held; found %d", l.Brake.MinCount)

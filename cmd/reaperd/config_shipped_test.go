@@ -137,7 +137,7 @@ func TestEnvironmentSetsEveryKey(t *testing.T) {
 	for key, value := range map[string]string{
 		"log.level": "debug", "log.format": "json", "dry_run": "false", "timezone": "Europe/Berlin", "schedule": "@hourly",
 		"http.listen": "[::1]:0", "policies": dir + "/a.yaml," + dir + "/b.yaml", "scan.timeout": "1m30s", "reclaim.attempts": "7",
-		"brake.window": "1h", "brake.min_count": "3", "brake.max_fraction": "0.25", "brake.confirm": "5m",
+		"state.dsn": "sqlite:///nowhere/a.db", "state.history": "30d", "brake.window": "1h", "brake.min_count": "3", "brake.max_fraction": "0.25", "brake.confirm": "5m",
 	} {
 		environ = append(environ, "REAPERD_"+strings.ToUpper(strings.ReplaceAll(key, ".", "_"))+"="+value)
 	}

@@ -29,7 +29,7 @@ func TestBadConfiguration(t *testing.T) {
 		"a brake that holds one": {file: "brake: {min_count: 0}\n", want: `FILE:1:20: brake.min_count: want 1 at least, so that a single one is never held; found 0`},
 		"a part above one":       {file: "brake: {max_fraction: 50}\n", want: `FILE:1:23: brake.max_fraction: want a part of one, such as 0.5; found 50`},
 		"no part":                {file: "brake: {max_fraction: .nan}\n", want: `FILE:1:23: brake.max_fraction: want a number, found ".nan"`},
-		"key unlike any":         {file: "heartbeats: {}\n", want: `FILE:1:1: unknown key "heartbeats" (known here: brake, dry_run, http, log, policies, providers, reclaim, scan, schedule, timezone)`},
+		"key unlike any":         {file: "heartbeats: {}\n", want: `FILE:1:1: unknown key "heartbeats" (known here: brake, dry_run, http, log, policies, providers, reclaim, scan, schedule, state, timezone)`},
 		"section as text":        {file: "log: info\n", want: `FILE:1:6: log: want keys and values, found "info"`},
 
 		"dry_run null":       {file: "dry_run:\n", want: "FILE:1:9: dry_run: has no value: give it one or remove the key"},
@@ -50,6 +50,14 @@ func TestBadConfiguration(t *testing.T) {
 		"attempts zero":         {file: "reclaim: {attempts: 0}\n", want: "FILE:1:21: reclaim.attempts: want 1 at least, found 0"},
 		"policies as text":      {file: "policies: p.yaml\n", want: `FILE:1:11: policies: want a list, found "p.yaml"`},
 		"policies with a null":  {file: "policies: [p.yaml, ~]\n", want: "FILE:1:20: policies[1]: has no value: give it one or remove the key"},
+
+		"state elsewhere":      {file: "state: {dsn: 'postgres://u:secret@h/db'}\n", want: `FILE:1:14: state.dsn: a DSN with postgres:// is for PostgreSQL, which is not built yet: use sqlite:///absolute/path.db`},
+		"state a path":         {file: "state: {dsn: /var/lib/reaperd.db}\n", want: `FILE:1:14: state.dsn: a DSN has to be sqlite:///absolute/path.db`},
+		"state two slashes":    {file: "state: {dsn: 'sqlite://state/a.db'}\n", want: `FILE:1:14: state.dsn: a DSN needs three slashes and an absolute path: sqlite:///absolute/path.db`},
+		"state a folder":       {file: "state: {dsn: 'sqlite:///'}\n", want: `FILE:1:14: state.dsn: a DSN has to name a file: sqlite:///absolute/path.db`},
+		"state with a query":   {file: "state: {dsn: 'sqlite:///a.db?mode=ro'}\n", want: `FILE:1:14: state.dsn: a DSN takes no parameters, and a ? or # in the path has to be escaped: sqlite:///absolute/path.db`},
+		"state null":           {file: "state: {dsn: }\n", want: `FILE:1:14: state.dsn: has no value: give it one or remove the key`},
+		"history without unit": {file: "state: {history: 90}\n", want: `FILE:1:18: state.history: "90" has no unit: write 90s, 90m or 90h for seconds, minutes or hours`},
 
 		"level":              {file: "log: {level: verbose}\n", want: `FILE:1:14: log.level: want one of debug, info, warn, error, found "verbose"`},
 		"level true":         {file: "log: {level: true}\n", want: `FILE:1:14: log.level: want one of debug, info, warn, error, found "true"`},
@@ -91,6 +99,7 @@ func TestBadConfiguration(t *testing.T) {
 
 		"unknown variable":     {file: valid, env: []string{"REAPERD_DRYRUN=false"}, want: `environment: REAPERD_DRYRUN: unknown variable: did you mean "REAPERD_DRY_RUN"?`},
 		"variable empty":       {file: valid, env: []string{"REAPERD_DRY_RUN="}, want: `environment: REAPERD_DRY_RUN: want true or false, found ""`},
+		"variable state":       {file: valid, env: []string{"REAPERD_STATE_DSN=reaperd.db"}, want: `environment: REAPERD_STATE_DSN: a DSN has to be sqlite:///absolute/path.db`},
 		"variable yes":         {file: valid, env: []string{"REAPERD_DRY_RUN=yes"}, want: `environment: REAPERD_DRY_RUN: want true or false, found "yes"`},
 		"variable duration":    {file: valid, env: []string{"REAPERD_SCAN_TIMEOUT=5"}, want: `environment: REAPERD_SCAN_TIMEOUT: "5" has no unit: write 5s, 5m or 5h for seconds, minutes or hours`},
 		"variable number":      {file: valid, env: []string{"REAPERD_RECLAIM_ATTEMPTS=two"}, want: `environment: REAPERD_RECLAIM_ATTEMPTS: want a whole number, found "two"`},

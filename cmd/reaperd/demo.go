@@ -72,6 +72,7 @@ policies:
 // demoConfig is the configuration of a demo; %s is the docker provider, if any.
 const demoConfig = `dry_run: false
 schedule: '@every 1s'
+state: {dsn: ''}
 http: {listen: '127.0.0.1:0'}
 policies: [policies.yaml]
 providers:

@@ -114,7 +114,7 @@ Try it without touching anything of yours:  reaperd demo`,
 	root.PersistentFlags().StringP("config", "c", "", "configuration file (default "+defaultConfigPath+" where it exists)")
 	root.AddCommand(
 		runCommand(env), psCommand(env), stopCommand(env), planCommand(env), explainCommand(env),
-		policyCommand(), checkCommand(env), demoCommand(env), versionCommand(),
+		policyCommand(), checkCommand(env), stateCommand(env), demoCommand(env), versionCommand(),
 	)
 	return root
 }

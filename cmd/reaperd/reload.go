@@ -137,6 +137,9 @@ func (d *reaper) renew(ctx context.Context) error {
 	if config.Log.Format != d.built.config.Log.Format {
 		return errors.New("log.format cannot be changed by a reload: restart the daemon")
 	}
+	if config.State.DSN != d.built.config.State.DSN {
+		return errors.New("state.dsn cannot be changed by a reload: restart the daemon")
+	}
 	if err := d.front.open(ctx, config.HTTP.Listen); err != nil {
 		return err
 	}

@@ -94,6 +94,7 @@ func TestAReloadThatFailsLeavesAllAsItWas(t *testing.T) {
 		{"a file that is not there", spareAll, strings.ReplaceAll(good, "p.yaml", "q.yaml"), "matches no file"},
 		{"an unknown key", takeAll, good + "dryrun: true\n", `did you mean "dry_run"?`},
 		{"a taken address", takeAll, strings.ReplaceAll(good, "127.0.0.1:0", taken.Addr().String()), "address already in use"},
+		{"another state", takeAll, strings.ReplaceAll(good, "dsn: ''", "dsn: auto"), "state.dsn cannot be changed"},
 		{"another log format", takeAll, strings.ReplaceAll(good, "log: {level: debug}", "log: {level: debug, format: console}"), "restart the daemon"},
 	} {
 		t.Log(tc.name)

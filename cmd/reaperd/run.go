@@ -62,11 +62,17 @@ func prepare(cmd *cobra.Command, env environment) (*reaper, error) {
 	}
 	d.log, d.level = newLog(env.stderr, config.Log.Level, config.Log.Format)
 	d.options.log = d.log
-	if d.built, err = assemble(env, config, d.options); err != nil {
-		return nil, err
+	if isDaemon(cmd) {
+		if d.options.state, err = openState(cmd.Context(), env, config, d.log); err != nil {
+			return nil, err
+		}
 	}
-	if len(d.built.policies.Policies()) == 0 {
-		return nil, errNoPolicies
+	d.built, err = assemble(env, config, d.options)
+	if err == nil && len(d.built.policies.Policies()) == 0 {
+		err = errNoPolicies
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.closeState())
 	}
 	for _, w := range d.built.warnings {
 		d.log.Warn("a policy may not do what it says", zap.String("warning", w))
@@ -79,7 +85,14 @@ func runDaemon(cmd *cobra.Command, env environment) error {
 	if err != nil {
 		return err
 	}
-	return d.serve(cmd.Context(), func(string) {})
+	return errors.Join(d.serve(cmd.Context(), func(string) {}), d.closeState())
+}
+
+func (d *reaper) closeState() error {
+	if d.options.state == nil {
+		return nil
+	}
+	return d.options.state.Close()
 }
 
 // drainHTTP is for how long a shutdown waits for requests under way.
@@ -162,6 +175,7 @@ func (d *reaper) inEffect() []zap.Field {
 	return []zap.Field{
 		zap.Strings("providers", names), zap.Int("policies", len(d.built.policies.Policies())),
 		zap.String("listen", d.front.server.Addr()), zap.Bool("dry_run", dry),
+		zap.Bool("remembers", d.options.state != nil),
 	}
 }
 
