@@ -77,11 +77,15 @@ func assemble(env environment, config *loaded, o buildOptions) (*built, error) {
 	if o.log == nil {
 		o.log = zap.NewNop()
 	}
-	b.loop = scan.New(scan.Options{
+	options := scan.Options{
 		Settings: settings, Clock: clock, Log: o.log,
 		Metrics:  scan.NewMetrics(b.registry, clock, b.targets, b.policies),
 		OnReport: o.onReport,
-	})
+	}
+	if o.state != nil { // a nil *Store in the interface would not be none
+		options.Memory = o.state
+	}
+	b.loop = scan.New(options)
 	return b, nil
 }
 

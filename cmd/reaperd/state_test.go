@@ -130,13 +130,13 @@ func TestALostStateKeepsTheDaemonDryUntilAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := s.process(t, "a")
-	for range 2 {
+	for life := range 2 {
 		d := s.daemon(t)
 		d.untilMetric(t, "reaperd_state_lost", 1)
 		d.reload(t, reloaded)
 		d.scans(t, "local", 2)
-		if n := len(d.logged("would reclaim", "")); n == 0 {
-			t.Error("it does not say what it would reclaim")
+		if n := len(d.logged("would reclaim", "")); n != 1-life {
+			t.Errorf("life %d says %d times what it would reclaim, and should say it once in all", life, n)
 		}
 		if !strings.Contains(d.errs.String(), "reaperd state accept") {
 			t.Error("it does not say what to do")

@@ -21,7 +21,7 @@ type renewal struct {
 
 func (l *Loop) scanner(t Target, set Settings) *Scanner {
 	s := &Scanner{
-		name: t.Name, kind: t.Kind, clock: l.clock, metrics: l.metrics, claims: l.claims,
+		name: t.Name, kind: t.Kind, clock: l.clock, metrics: l.metrics, claims: l.claims, keeper: l.keeper,
 		log:    l.log.Named("scan").With(zap.String("provider", t.Name)),
 		pulses: newPulses(), doors: newDoors(), brake: newBrake(set.Brake),
 		poke: make(chan struct{}, 1), over: make(chan struct{}),
@@ -114,7 +114,9 @@ func (l *Loop) lane(ctx context.Context, s *Scanner) {
 	for ctx.Err() == nil {
 		s.takePending()
 		began := l.clock.Now()
+		s.recall(ctx)
 		l.report(s.Cycle(ctx))
+		s.save(ctx)
 		l.rest(ctx, s, s.target.Schedule.after(began, l.clock.Now()))
 	}
 }

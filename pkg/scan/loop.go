@@ -29,6 +29,8 @@ type Options struct {
 	Clock   Clock
 	Log     *zap.Logger
 	Metrics *Metrics
+	// Memory, where set, is what Run remembers by.
+	Memory Memory
 	// OnReport, where set, is called after each cycle, from the provider's own
 	// goroutine.
 	OnReport func(Report)
@@ -40,6 +42,7 @@ type Loop struct {
 	log      *zap.Logger
 	metrics  *Metrics
 	claims   *claims
+	keeper   *keeper
 	onReport func(Report)
 
 	mu       sync.Mutex
@@ -53,6 +56,7 @@ type Loop struct {
 // New makes a loop; nothing runs yet.
 func New(o Options) *Loop {
 	l := &Loop{clock: o.Clock, log: o.Log, metrics: o.Metrics, claims: newClaims(), onReport: o.OnReport}
+	l.keeper = newKeeper(o.Memory, o.Clock, o.Log, o.Metrics)
 	for _, t := range o.Targets {
 		l.scanners = append(l.scanners, l.scanner(t, o.Settings))
 	}
@@ -71,6 +75,7 @@ func (l *Loop) Run(ctx context.Context) {
 		l.start(s, nil)
 	}
 	l.mu.Unlock()
+	l.keeper.pruneDaily(ctx)
 	<-ctx.Done()
 	l.mu.Lock()
 	l.start = nil // a reload that comes now begins nothing

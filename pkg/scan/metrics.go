@@ -25,6 +25,7 @@ type Metrics struct {
 	lastSuccess  *prometheus.GaugeVec
 	errors       *prometheus.CounterVec
 	malformedTag *prometheus.CounterVec
+	memoryErrors *prometheus.CounterVec
 }
 
 // The results of a scan, as a metric label.
@@ -61,9 +62,13 @@ func NewMetrics(reg prometheus.Registerer, clock Clock, targets []Target, polici
 		lastSuccess:  gauge("provider_last_success_timestamp_seconds", "When the provider was last listed whole; 0 if never.", "provider"),
 		errors:       counter("provider_errors_total", "Failed calls to the provider.", "provider", "op", "cause"),
 		malformedTag: counter("malformed_tags_total", "Tags that a policy reads and that cannot be understood, once a sandbox.", "provider"),
+		memoryErrors: counter("store_errors_total", "Failed uses of the state: what was to be loaded, saved, written to history, pruned.", "op"),
+	}
+	for _, op := range memoryOps() {
+		m.memoryErrors.WithLabelValues(op)
 	}
 	reg.MustRegister(m.inventory, m.reclaims, m.lateness, m.uptime, m.cost, m.scans,
-		m.scanDuration, m.up, m.lastSuccess, m.errors, m.malformedTag)
+		m.scanDuration, m.up, m.lastSuccess, m.errors, m.malformedTag, m.memoryErrors)
 	for _, t := range targets {
 		m.create(t, policies)
 	}
@@ -134,6 +139,8 @@ func (m *Metrics) callFailed(provider, op string, c providers.Cause) {
 		m.errors.WithLabelValues(provider, op, string(c)).Inc()
 	}
 }
+
+func (m *Metrics) memoryFailed(op string) { m.memoryErrors.WithLabelValues(op).Inc() }
 
 func (m *Metrics) malformed(provider string) { m.malformedTag.WithLabelValues(provider).Inc() }
 

@@ -31,6 +31,16 @@ type pulse struct {
 	// told holds what was already counted and logged of this sandbox, so that
 	// each such thing is told once.
 	told map[string]bool
+
+	saved     bool      // whether all but lastSeen is as it was saved
+	savedSeen time.Time // lastSeen as it was saved
+}
+
+func (p *pulse) tell(what string) {
+	if p.told == nil {
+		p.told = map[string]bool{}
+	}
+	p.told[what] = true
 }
 
 func newPulses() *pulses { return &pulses{kept: map[pulseKey]*pulse{}} }
@@ -64,6 +74,7 @@ func (p *pulses) look(sb providers.Sandbox, now time.Time) policy.Facts {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known := p.touch(&sb, now)
+	known.saved = known.saved && !known.ended
 	known.ended = false
 	return policy.Facts{Sandbox: sb, Pulse: known.Pulse}
 }
@@ -78,6 +89,7 @@ func (p *pulses) end(sb providers.Sandbox) (known bool) {
 		return false
 	}
 	known, k.ended = k.ended, true
+	k.saved = k.saved && known
 	return known
 }
 
@@ -91,14 +103,14 @@ func (p *pulses) touch(sb *providers.Sandbox, now time.Time) *pulse {
 	// A state that could not be read says nothing: the one before it may well
 	// still hold.
 	if sb.State != known.state && sb.State != providers.StateUnknown {
-		known.state, known.StateSince = sb.State, now
+		known.state, known.StateSince, known.saved = sb.State, now, false
 	}
 	// What a clock that had run ahead has stamped.
 	if now.Before(known.FirstSeen) {
-		known.FirstSeen = now
+		known.FirstSeen, known.saved = now, false
 	}
 	if now.Before(known.StateSince) {
-		known.StateSince = now
+		known.StateSince, known.saved = now, false
 	}
 	known.lastSeen = now
 	return known
@@ -112,9 +124,7 @@ func (p *pulses) firstTime(sb providers.Sandbox, what string) bool {
 	if known == nil || known.told[what] {
 		return false
 	}
-	if known.told == nil {
-		known.told = map[string]bool{}
-	}
-	known.told[what] = true
+	known.tell(what)
+	known.saved = false
 	return true
 }

@@ -55,6 +55,8 @@ type setup struct {
 	brake     scan.BrakeOptions // by default one that holds nothing
 	schedule  string
 	change    func(i int, t *scan.Target)
+	memory    scan.Memory
+	clock     *wall // by default a new one
 }
 
 // rig is a loop over providers with everything around it.
@@ -87,6 +89,9 @@ policies:
 func newRig(t testing.TB, s setup) *rig {
 	t.Helper()
 	r := &rig{t: t, clock: newWall(), reg: prometheus.NewPedanticRegistry()}
+	if s.clock != nil {
+		r.clock = s.clock
+	}
 	if s.policies == "" {
 		s.policies = fourHours
 	}
@@ -123,7 +128,7 @@ func newRig(t testing.TB, s setup) *rig {
 	r.loop = scan.New(scan.Options{
 		Settings: scan.Settings{Targets: r.targets, Policies: r.set, Attempts: s.attempts, Brake: s.brake},
 		Clock:    r.clock, Log: zap.New(core),
-		Metrics: scan.NewMetrics(r.reg, r.clock, r.targets, r.set),
+		Metrics: scan.NewMetrics(r.reg, r.clock, r.targets, r.set), Memory: s.memory,
 		OnReport: func(rep scan.Report) {
 			r.mu.Lock()
 			defer r.mu.Unlock()

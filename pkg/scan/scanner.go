@@ -32,10 +32,12 @@ type Scanner struct {
 	doors    *doors
 	brake    *brake
 	agenda   agenda
+	keeper   *keeper
 
 	identified bool
 	duplicate  error // why it was refused, until it says that it is another place
 	unreadable int   // of the last list
+	recalled   bool  // what is remembered of before was loaded
 	down       bool  // whether the last look failed, for logging on change only
 
 	cancel context.CancelFunc // ends its lane; nil before it runs
