@@ -110,6 +110,7 @@ func (b *built) draw(env environment, config *loaded, o buildOptions) (scan.Sett
 	return scan.Settings{
 		Targets: b.targets, Policies: b.policies,
 		Attempts: config.Reclaim.Attempts, Brake: scan.BrakeOptions(config.Brake),
+		History: config.State.History,
 	}, nil
 }
 

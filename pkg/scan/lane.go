@@ -115,6 +115,7 @@ func (l *Loop) lane(ctx context.Context, s *Scanner) {
 		s.takePending()
 		began := l.clock.Now()
 		s.recall(ctx)
+		s.verify(ctx)
 		l.report(s.Cycle(ctx))
 		s.save(ctx)
 		l.rest(ctx, s, s.target.Schedule.after(began, l.clock.Now()))
@@ -155,6 +156,7 @@ func (l *Loop) rest(ctx context.Context, s *Scanner, tick time.Time) {
 func (l *Loop) Reload(set Settings) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.keeper.keepFor(set.History)
 	l.metrics.reload(set.Targets, set.Policies)
 	old := map[string]*Scanner{}
 	for _, s := range l.scanners {

@@ -21,6 +21,8 @@ type Settings struct {
 	// Attempts is how many failed tries make a sandbox stuck.
 	Attempts int
 	Brake    BrakeOptions
+	// History is for how long the memory keeps it; 0: for ever.
+	History time.Duration
 }
 
 // Options is what a Loop is made from.
@@ -57,6 +59,7 @@ type Loop struct {
 func New(o Options) *Loop {
 	l := &Loop{clock: o.Clock, log: o.Log, metrics: o.Metrics, claims: newClaims(), onReport: o.OnReport}
 	l.keeper = newKeeper(o.Memory, o.Clock, o.Log, o.Metrics)
+	l.keeper.keepFor(o.History)
 	for _, t := range o.Targets {
 		l.scanners = append(l.scanners, l.scanner(t, o.Settings))
 	}
@@ -81,6 +84,7 @@ func (l *Loop) Run(ctx context.Context) {
 	l.start = nil // a reload that comes now begins nothing
 	l.mu.Unlock()
 	l.lanes.Wait()
+	l.keeper.flush(ctx)
 }
 
 // Once runs one cycle over every provider, side by side, and gives the reports

@@ -2,6 +2,8 @@ package scan
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,20 +18,27 @@ type Memory interface {
 	Pulses(ctx context.Context, provider string) ([]store.Pulse, error)
 	SavePulses(ctx context.Context, ps []store.Pulse) error
 	PrunePulses(ctx context.Context, lastSeenBefore time.Time) (int, error)
+	Begin(ctx context.Context, e store.Entry) (id int64, err error)
+	End(ctx context.Context, id int64, ended time.Time, outcome, errText string, uptime, cost float64) error
+	Unresolved(ctx context.Context, provider string) ([]store.Entry, error)
+	PruneHistory(ctx context.Context, before time.Time) (int, error)
 }
 
 // The uses of the memory, as the op label of a metric.
 const (
 	memLoad  = "load"
 	memSave  = "save"
+	memBegin = "begin"
+	memEnd   = "end"
 	memPrune = "prune"
 )
 
-func memoryOps() []string { return []string{memLoad, memSave, memPrune} }
+func memoryOps() []string { return []string{memLoad, memSave, memBegin, memEnd, memPrune} }
 
 // The deadlines of a use of the memory.
 const (
 	memTimeout   = 10 * time.Second
+	beginTimeout = 3 * time.Second // a reclaim waits for it
 	pruneTimeout = time.Minute
 )
 
@@ -42,13 +51,26 @@ type keeper struct {
 
 	mu      sync.Mutex
 	failing map[string]bool // by op, for logging on change only
+	history time.Duration   // for how long it is kept; 0: for ever
+	unwritten
 }
 
 func newKeeper(m Memory, clock Clock, log *zap.Logger, metrics *Metrics) *keeper {
 	if m == nil {
 		return nil
 	}
-	return &keeper{Memory: m, clock: clock, log: log.Named("memory"), metrics: metrics, failing: map[string]bool{}}
+	return &keeper{Memory: m, clock: clock, log: log.Named("memory"), metrics: metrics, failing: map[string]bool{},
+		unwritten: unwritten{endings: map[int64]ending{}}}
+}
+
+// keepFor sets for how long the history is kept.
+func (k *keeper) keepFor(history time.Duration) {
+	if k == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.history = history
 }
 
 // use makes one use of the memory under its own deadline, and counts and tells
@@ -94,22 +116,33 @@ func (k *keeper) pruneDaily(ctx context.Context) {
 
 func (k *keeper) prune(ctx context.Context) {
 	_ = k.use(ctx, memPrune, pruneTimeout, func(ctx context.Context) error { // it has told
-		_, err := k.PrunePulses(ctx, k.clock.Now().Add(-remembered-seenEvery))
+		now := k.clock.Now()
+		_, err := k.PrunePulses(ctx, now.Add(-remembered-seenEvery))
+		k.mu.Lock()
+		history := k.history
+		k.mu.Unlock()
+		if history > 0 {
+			_, old := k.PruneHistory(ctx, now.Add(-history))
+			err = errors.Join(err, old)
+		}
 		return err
 	})
 }
 
-// recall loads what is remembered of the provider's sandboxes, once. Until
-// that succeeds nothing is saved over it.
+// recall loads what is remembered of the provider's sandboxes and what was
+// begun with them, once. Until that succeeds nothing is saved over it.
 func (s *Scanner) recall(ctx context.Context) {
 	if s.keeper == nil || s.recalled {
 		return
 	}
 	err := s.keeper.use(ctx, memLoad, memTimeout, func(ctx context.Context) error {
 		kept, err := s.keeper.Pulses(ctx, s.name)
-		if err == nil {
-			s.pulses.recall(kept)
+		if err != nil {
+			return err
 		}
+		s.pulses.recall(kept)
+		open, err := s.keeper.Unresolved(ctx, s.name)
+		s.orphans = slices.DeleteFunc(open, func(e store.Entry) bool { return s.keeper.resolving(e.ID) })
 		return err
 	})
 	s.recalled = err == nil
@@ -118,6 +151,7 @@ func (s *Scanner) recall(ctx context.Context) {
 // save keeps what is new since the last time, also while reaperd ends. What
 // could not be kept is tried again at the next cycle.
 func (s *Scanner) save(ctx context.Context) {
+	s.keeper.flush(ctx)
 	if s.keeper == nil || !s.recalled {
 		return
 	}

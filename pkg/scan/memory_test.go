@@ -69,6 +69,7 @@ type lasting struct {
 	clock    *wall
 	mem      *fake.Provider
 	policies string // by default those of a rig
+	dry      bool
 }
 
 // daemon is one daemon's life on it.
@@ -91,6 +92,7 @@ func (l *lasting) start(t *testing.T, change ...func(*faulty)) *daemon {
 	}
 	d := &daemon{store: s, faulty: f, rig: newRig(t, setup{
 		memory: f, clock: l.clock, policies: l.policies, providers: []providers.Provider{l.mem}, names: []string{"mem"},
+		change: func(_ int, t *scan.Target) { t.DryRun = l.dry },
 	})}
 	end := d.run()
 	d.stop = sync.OnceFunc(func() {

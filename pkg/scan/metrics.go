@@ -191,6 +191,11 @@ func (m *Metrics) record(s *Scanner, r Result) {
 	}
 }
 
+// verified counts what an earlier reaperd reclaimed and did not live to count.
+func (m *Metrics) verified(provider string, d policy.Decision) {
+	m.reclaims.WithLabelValues(provider, d.Policy, string(d.Reason), string(OutcomeReclaimed)).Inc()
+}
+
 // eldest is before the start of every sandbox: what claims to be older has no
 // true start (year 1, 1970).
 var eldest = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)

@@ -133,7 +133,7 @@ func TestLabelsComeFromClosedSets(t *testing.T) {
 func (r *rig) series() (n int) {
 	r.t.Helper()
 	closed := map[string][]string{
-		"provider": {"mem"}, "policy": {"dev", "all", "shadow"}, "op": {"list", "get", "stop", "identity", "load", "save", "prune"},
+		"provider": {"mem"}, "policy": {"dev", "all", "shadow"}, "op": {"list", "get", "stop", "identity", "load", "save", "begin", "end", "prune"},
 		"result": {"success", "partial", "error"},
 	}
 	for _, reason := range []policy.Reason{policy.MaxUptime, policy.MaxAge, policy.TTLTag, policy.TagMissing} {

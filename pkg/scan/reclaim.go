@@ -41,6 +41,7 @@ type Result struct {
 
 	next   time.Time // of one spared or held: when to judge it again
 	sent   bool      // the provider took the stop, or may have taken it
+	intent int64     // its entry in history, written before the stop; 0 if there is none
 	repeat bool      // what it says was recorded before
 }
 
@@ -96,11 +97,11 @@ func (s *Scanner) door(ctx context.Context, it policy.Item, j judge) Result {
 		return Result{Item: it, Outcome: OutcomeSpared, Err: errInFlight, At: s.clock.Now()}
 	}
 	defer s.doors.leave(it.Facts.ID)
-	return s.finish(s.attempt(ctx, it, j))
+	return s.finish(ctx, s.attempt(ctx, it, j))
 }
 
 // finish keeps the account of tries and records what became of one.
-func (s *Scanner) finish(r Result) Result {
+func (s *Scanner) finish(ctx context.Context, r Result) Result {
 	r.At = s.clock.Now()
 	sb := r.Item.Facts.Sandbox
 	if r.Outcome == OutcomeGone && s.retries.sent(sb) {
@@ -114,10 +115,11 @@ func (s *Scanner) finish(r Result) Result {
 	case OutcomeReclaimed:
 		s.pulses.end(sb)
 	}
+	news := s.record(r)
+	s.chronicle(ctx, r, news)
 	if r.Outcome != OutcomeFailed && r.Outcome != OutcomeStuck {
 		s.retries.forget(sb)
 	}
-	s.record(r)
 	return r
 }
 
@@ -135,7 +137,7 @@ func (s *Scanner) settle(ctx context.Context, plan policy.Plan) []Result {
 			}
 			return // else it is asked again at the next scan
 		}
-		r := s.finish(Result{Item: it, Outcome: OutcomeReclaimed})
+		r := s.finish(ctx, Result{Item: it, Outcome: OutcomeReclaimed})
 		mu.Lock()
 		defer mu.Unlock()
 		results = append(results, r)
@@ -164,8 +166,17 @@ func (s *Scanner) attempt(ctx context.Context, it policy.Item, j judge) Result {
 		return Result{Item: it, Outcome: OutcomeSpared, next: d.Next} // with the decision that no longer holds
 	}
 	it.Decision = d
-	_, err = call(ctx, s, opStop, it.Decision.Action.Grace+stopMargin, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, s.target.Provider.Stop(ctx, again, it.Decision.Action)
+	intent := s.intend(ctx, it)
+	r := s.stop(ctx, it)
+	r.intent = intent
+	return r
+}
+
+// stop sends the stop of a sandbox that was just looked at, and proves it.
+func (s *Scanner) stop(ctx context.Context, it policy.Item) Result {
+	sb := it.Facts.Sandbox
+	_, err := call(ctx, s, opStop, it.Decision.Action.Grace+stopMargin, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.target.Provider.Stop(ctx, sb, it.Decision.Action)
 	})
 	switch {
 	case errors.Is(err, providers.ErrDryRun):
@@ -178,7 +189,7 @@ func (s *Scanner) attempt(ctx context.Context, it policy.Item, j judge) Result {
 		return Result{Item: it, Outcome: OutcomeFailed, Err: fmt.Errorf("%s %s: %w", it.Decision.Action.Action, it.Facts.ID, err)}
 	}
 	// Accepted, already being done by somebody, or out of time: look and see.
-	if proof := s.prove(ctx, again, it.Decision.Action.Action); proof != nil {
+	if proof := s.prove(ctx, sb, it.Decision.Action.Action); proof != nil {
 		return Result{Item: it, Outcome: OutcomeFailed, Err: errors.Join(proof, err), sent: !errors.Is(err, providers.ErrBusy)}
 	}
 	if errors.Is(err, providers.ErrBusy) {
@@ -233,15 +244,15 @@ func (e stillThere) Error() string {
 	return fmt.Sprintf("%s of %s was accepted, and it is still %s", e.action, e.id, e.state)
 }
 
-// record counts and logs one result.
-func (s *Scanner) record(r Result) {
+// record counts and logs one result, and says whether it is news.
+func (s *Scanner) record(r Result) (news bool) {
 	sb, d := r.Item.Facts.Sandbox, r.Item.Decision
 	if r.Outcome == OutcomeDryRun && !s.pulses.firstTime(sb, "dry run "+d.Policy+" "+string(d.Reason)) {
-		return
+		return false
 	}
 	if r.repeat {
 		s.log.Debug("as before", append(describe(sb, d), zap.String("outcome", string(r.Outcome)), zap.Error(r.Err))...)
-		return
+		return false
 	}
 	s.metrics.record(s, r)
 	fields := append(describe(sb, d), zap.String("outcome", string(r.Outcome)), zap.String("action", string(d.Action.Action)))
@@ -256,4 +267,5 @@ func (s *Scanner) record(r Result) {
 	default:
 		s.log.Info("reclaimed", fields...)
 	}
+	return true
 }

@@ -81,6 +81,16 @@ func (r *retries) failed(res Result) (o Outcome, repeat bool) {
 	return OutcomeFailed, false
 }
 
+// failures is how many tries at the sandbox failed.
+func (r *retries) failures(sb providers.Sandbox) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t := r.tries[pulseKey{sb.ID, sb.Revision}]; t != nil {
+		return t.failed
+	}
+	return 0
+}
+
 // sent says whether the provider took, or may have taken, an earlier stop.
 func (r *retries) sent(sb providers.Sandbox) bool {
 	r.mu.Lock()

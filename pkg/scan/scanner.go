@@ -13,6 +13,7 @@ import (
 
 	"github.com/reaperd/reaperd/pkg/policy"
 	"github.com/reaperd/reaperd/pkg/providers"
+	"github.com/reaperd/reaperd/pkg/store"
 )
 
 // Scanner owns one provider's inventory: it lists it, judges it and reclaims
@@ -33,6 +34,7 @@ type Scanner struct {
 	brake    *brake
 	agenda   agenda
 	keeper   *keeper
+	orphans  []store.Entry // intents of an earlier reaperd that are not resolved
 
 	identified bool
 	duplicate  error // why it was refused, until it says that it is another place
@@ -212,7 +214,9 @@ func (s *Scanner) tellScanned(r Report, began time.Time) {
 // reload came no more are begun.
 func (s *Scanner) reclaimAll(ctx context.Context, plan policy.Plan, due []policy.Item) []Result {
 	now := s.clock.Now()
-	due = slices.DeleteFunc(due, func(it policy.Item) bool { return !s.retries.ready(it.Facts.Sandbox, now) })
+	due = slices.DeleteFunc(due, func(it policy.Item) bool {
+		return !s.retries.ready(it.Facts.Sandbox, now) || s.orphaned(it.Facts.Sandbox)
+	})
 	due, holds := s.brake.admit(due, plan, now)
 	results := s.hold(holds, now)
 	var mu sync.Mutex
