@@ -113,7 +113,7 @@ Try it without touching anything of yours:  reaperd demo`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
 	root.PersistentFlags().StringP("config", "c", "", "configuration file (default "+defaultConfigPath+" where it exists)")
 	root.AddCommand(
-		runCommand(env), psCommand(env), stopCommand(env), planCommand(env), explainCommand(env),
+		runCommand(env), psCommand(env), stopCommand(env), planCommand(env), explainCommand(env), historyCommand(env),
 		policyCommand(), checkCommand(env), stateCommand(env), demoCommand(env), versionCommand(),
 	)
 	return root

@@ -42,7 +42,7 @@ func TestHelp(t *testing.T) {
 	if bare != asked || bare.code != exitClean {
 		t.Errorf("bare %+v, --help %+v", bare, asked)
 	}
-	for _, verb := range []string{"run", "ps", "stop", "plan", "check", "state", "demo", "version"} {
+	for _, verb := range []string{"run", "ps", "stop", "plan", "history", "check", "state", "demo", "version"} {
 		if !strings.Contains(bare.out, "\n  "+verb+" ") {
 			t.Errorf("%s is not in\n%s", verb, bare.out)
 		}

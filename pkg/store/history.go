@@ -102,7 +102,9 @@ func (s *Store) Unresolved(ctx context.Context, provider string) ([]Entry, error
 // Filter selects from the history. The zero value of a field selects nothing
 // out; all that are given have to hold.
 type Filter struct {
-	Provider, Outcome, Policy string
+	Outcome, Policy string
+	// Provider is a provider's name or a kind.
+	Provider string
 	// Sandbox is an id, instance id or name, exact, or the beginning of an id
 	// of at least 12 characters.
 	Sandbox string
@@ -127,11 +129,14 @@ func (s *Store) History(ctx context.Context, f Filter) ([]Entry, error) {
 		args = append(args, values...)
 	}
 	for _, c := range []struct{ column, value string }{
-		{"provider", f.Provider}, {"outcome", f.Outcome}, {"policy", f.Policy},
+		{"outcome", f.Outcome}, {"policy", f.Policy},
 	} {
 		if c.value != "" {
 			and(c.column+" = ?", c.value)
 		}
+	}
+	if f.Provider != "" {
+		and(`(provider = ? OR kind = ?)`, f.Provider, f.Provider)
 	}
 	if f.Sandbox != "" {
 		and(`id IN (`+bySandbox+`)`, f.Sandbox, f.Sandbox, f.Sandbox)
