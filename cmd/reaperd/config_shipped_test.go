@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/reaperd/reaperd/internal/enginetest"
 )
 
 const shippedConfig = "../../configs/reaperd.yaml"
@@ -158,6 +160,6 @@ func TestEnvironmentSetsEveryKey(t *testing.T) {
 func needNoConfiguration(t *testing.T) {
 	t.Helper()
 	if _, err := os.Stat(defaultConfigPath); err == nil {
-		t.Skip(defaultConfigPath + " exists here")
+		enginetest.SkipOrFail(t, defaultConfigPath+" exists here")
 	}
 }

@@ -40,7 +40,7 @@ nothing.`,
 			out := cmd.OutOrStdout()
 			chosen := find(psRows(reports, true), args[0])
 			if len(chosen) != 1 {
-				refuse(out, args[0], chosen)
+				refuse(out, "sandbox", args[0], chosen)
 				printUnqueried(out, reports)
 				return errTold
 			}

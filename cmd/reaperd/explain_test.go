@@ -86,7 +86,7 @@ func TestExplain(t *testing.T) {
 func TestExplainOfWhatThereIsNot(t *testing.T) {
 	dir := write(t, "p.yaml", explained, "facts.json", recordedAt("build-1", "{}", "2026-01-01T00:00:00Z"))
 	got := reaperd(t, nil, "explain", "nope", "--policies", filepath.Join(dir, "p.yaml"), "--facts", filepath.Join(dir, "facts.json"))
-	if got.code != exitTrouble || !strings.Contains(got.out, "'nope'") {
+	if got.code != exitTrouble || !strings.Contains(got.out, "No sandbox with ID 'nope'. See: reaperd ps\n") {
 		t.Errorf("%+v", got)
 	}
 }

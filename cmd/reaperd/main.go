@@ -124,12 +124,12 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	if !cmd.HasParent() {
+	if cmd.HasSubCommands() {
 		hint := ""
 		if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
 			hint = fmt.Sprintf(": did you mean %q?", s[0])
 		}
-		return usage("unknown command %q%s", args[0], hint)
+		return usage("unknown command %q%s", strings.TrimPrefix(cmd.CommandPath()+" "+args[0], "reaperd "), hint)
 	}
 	return usage("%s takes no arguments, found %q", cmd.CommandPath(), args[0])
 }

@@ -73,7 +73,7 @@ func (o stopOrder) run(cmd *cobra.Command, env environment) error {
 	var chosen []row
 	if o.id != "" {
 		if chosen = find(rows, o.id); len(chosen) != 1 {
-			refuse(out, o.id, chosen)
+			refuse(out, "running sandbox", o.id, chosen)
 			printUnqueried(out, reports)
 			return errTold
 		}
@@ -204,9 +204,11 @@ func find(rows []row, id string) []row {
 	}
 }
 
-func refuse(out io.Writer, id string, candidates []row) {
+// refuse says that an id means nothing that is there, of what was looked for, or
+// too much.
+func refuse(out io.Writer, what, id string, candidates []row) {
 	if len(candidates) == 0 {
-		fmt.Fprintf(out, "No running sandbox with ID %s. See: reaperd ps\n", quote(id))
+		fmt.Fprintf(out, "No %s with ID %s. See: reaperd ps\n", what, quote(id))
 		return
 	}
 	fmt.Fprintf(out, "%s means %d sandboxes; give the provider's own id of one:\n", quote(id), len(candidates))

@@ -15,6 +15,7 @@ func TestUsageErrors(t *testing.T) {
 		want string
 	}{
 		"unknown command":     {[]string{"fly"}, `unknown command "fly"`},
+		"misspelt subcommand": {[]string{"policy", "tset"}, `unknown command "policy tset": did you mean "test"?`},
 		"misspelt command":    {[]string{"stpo"}, `unknown command "stpo": did you mean "stop"?`},
 		"unknown flag":        {[]string{"ps", "--quiet"}, "unknown flag: --quiet"},
 		"unknown short flag":  {[]string{"stop", "-x", "a"}, "unknown shorthand flag: 'x' in -x"},
