@@ -98,7 +98,6 @@ Try it without touching anything of yours:  reaperd demo`,
 		Args:          noArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SuggestionsMinimumDistance = 2
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		if isDaemon(cmd) {
 			return // which reloads
@@ -124,7 +123,8 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	if cmd.HasSubCommands() {
+	if cmd.HasAvailableSubCommands() {
+		cmd.SuggestionsMinimumDistance = 2
 		hint := ""
 		if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
 			hint = fmt.Sprintf(": did you mean %q?", s[0])
