@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 )
@@ -39,10 +40,21 @@ func TestWhatWasBegunSurvivesAKill(t *testing.T) {
 	const kills = 50
 	path := newPath(t)
 	begun, ended := map[int64]bool{}, map[int64]bool{}
-	for range kills {
+	for i := range kills {
 		c := start(t, "write", path)
-		timer := time.AfterFunc(time.Duration(rand.Int64N(int64(120*time.Millisecond))), func() { _ = c.Process.Kill() })
+		// It is killed at random, but not before it said so many things: on a
+		// busy machine chance alone would never let it come that far.
+		said, enough := 0, i%8
+		killSoon := sync.OnceFunc(func() {
+			time.AfterFunc(time.Duration(rand.Int64N(int64(30*time.Millisecond))), func() { _ = c.Process.Kill() })
+		})
+		if enough == 0 {
+			killSoon()
+		}
 		for c.lines.Scan() {
+			if said++; said >= enough {
+				killSoon()
+			}
 			var what string
 			var id int64
 			if _, err := fmt.Sscanf(c.lines.Text(), "%s %d", &what, &id); err != nil || id == 0 {
@@ -52,7 +64,6 @@ func TestWhatWasBegunSurvivesAKill(t *testing.T) {
 				ended[id] = true
 			}
 		}
-		timer.Stop()
 		c.kill()
 
 		s := open(t, path)
