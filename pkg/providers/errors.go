@@ -3,8 +3,10 @@ package providers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
+	"time"
 )
 
 // The answers a provider gives when it cannot do as asked. Kinds wrap them
@@ -30,6 +32,17 @@ var (
 	// ErrDuplicate says that another configured provider is the same place.
 	ErrDuplicate = errors.New("the same place is configured twice")
 )
+
+// Throttled is ErrThrottled from a provider that says for how long to leave it
+// alone.
+type Throttled struct{ RetryAfter time.Duration }
+
+func (t Throttled) Error() string {
+	return fmt.Sprintf("%v: again in %s", ErrThrottled, t.RetryAfter)
+}
+
+// Unwrap makes it an ErrThrottled.
+func (t Throttled) Unwrap() error { return ErrThrottled }
 
 // Cause is why a provider's call failed, as a metric label: a closed set.
 type Cause string

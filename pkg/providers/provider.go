@@ -34,8 +34,23 @@ type Provider interface {
 // Watcher is a Provider that can tell of changes as they happen.
 type Watcher interface {
 	// Watch calls changed with the id of each sandbox that may have changed,
-	// until ctx ends or the stream breaks.
+	// until ctx ends or the stream breaks, and says why it broke. What changed
+	// while nobody watched, only the next List tells. changed does not block.
 	Watch(ctx context.Context, changed func(id string)) error
+}
+
+// Prober is a Provider that can be asked cheaply whether it is fit to stop
+// anything, in a way that fails or hangs when it is not.
+type Prober interface {
+	Probe(ctx context.Context) error
+}
+
+// Timekeeper is a Provider whose answers tell the time by its own clock.
+type Timekeeper interface {
+	// Skew is by how much the provider's clock is ahead of this machine's, by
+	// its latest answers: the least that explains them, and so 0 as long as
+	// they can be true. known is false before there was one that told.
+	Skew() (ahead time.Duration, known bool)
 }
 
 // ActivitySampler is a Provider that can tell when a sandbox last did work.

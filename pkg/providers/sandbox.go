@@ -29,11 +29,15 @@ type Sandbox struct {
 	// Tags are the sandbox's labels or metadata. Nil: the provider did not
 	// say. Empty: it has none.
 	Tags map[string]string
-	// Created is when the sandbox came to be, Started when its present run
-	// began (an engine's own restarts do not begin a new run), Ended when it
-	// exited, PausedSince when it was frozen, LastActive when it last did
-	// work, Expires when the provider itself will end it.
+	// Created is when the sandbox came to be, Started when it was last started,
+	// by whomever, Ended when it exited, PausedSince when it was frozen,
+	// LastActive when it last did work, Expires when the provider itself will
+	// end it.
 	Created, Started, Ended, PausedSince, LastActive, Expires time.Time
+	// Restarts is how often the provider has by itself started it again since
+	// somebody else did: the starts of a crash loop, which begin no new run.
+	// 0: none, or cannot say.
+	Restarts int
 	// Revision differs only when the id was reused for something else, never
 	// on an engine's own restart.
 	Revision string

@@ -11,6 +11,9 @@ type Clock interface {
 	// Now is the wall time, without a monotonic reading: two readings differ
 	// by what the wall clock did in between, sleep of the machine included.
 	Now() time.Time
+	// Boot is the time since some instant in the past, sleep of the machine
+	// included: it goes on evenly whatever is done to the wall clock.
+	Boot() time.Duration
 	// After gives a channel that receives once d has passed, and a function
 	// that gives up the wait.
 	After(d time.Duration) (<-chan time.Time, func())
@@ -21,6 +24,9 @@ type SystemClock struct{}
 
 // Now is the machine's wall time.
 func (SystemClock) Now() time.Time { return time.Now().Round(0) }
+
+// Boot is the time since the machine started.
+func (SystemClock) Boot() time.Duration { return sinceBoot() }
 
 // After waits on the machine's monotonic clock.
 func (SystemClock) After(d time.Duration) (<-chan time.Time, func()) {

@@ -29,11 +29,19 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // that can be stepped.
 type wall struct {
 	scan.SystemClock
-	step atomic.Int64
+	step, asleep atomic.Int64
 }
 
 func (w *wall) Now() time.Time          { return w.SystemClock.Now().Add(time.Duration(w.step.Load())) }
 func (w *wall) adjust(by time.Duration) { w.step.Add(int64(by)) }
+
+// Boot is the virtual time of the bubble, which no adjustment touches.
+func (w *wall) Boot() time.Duration {
+	return w.SystemClock.Now().Sub(time.Unix(0, 0)) + time.Duration(w.asleep.Load())
+}
+
+// sleep lets the machine sleep: both clocks go on, and no timer does.
+func (w *wall) sleep(d time.Duration) { w.step.Add(int64(d)); w.asleep.Add(int64(d)) }
 
 // newWall gives a clock that is years past a bubble's start, which is the
 // first instant that policies take for a time at all.
