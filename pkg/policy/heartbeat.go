@@ -97,15 +97,16 @@ func (l *limit) unasked(f *Facts, o *origin) string {
 		return tagsUnsaid
 	case !names:
 		return neverBeat
-	case !validLease(key):
+	case !ValidLeaseKey(key):
 		o.malformed(LeaseTag)
 		return tagUnclear
 	}
 	return ""
 }
 
-// validLease says whether key can name a lease.
-func validLease(key string) bool {
+// ValidLeaseKey says whether key can name a lease: 1 to 64 of A-Z, a-z, 0-9,
+// dot, underscore and hyphen.
+func ValidLeaseKey(key string) bool {
 	const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 	return key != "" && len(key) <= 64 && strings.Trim(key, allowed) == ""
 }
