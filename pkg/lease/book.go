@@ -202,7 +202,7 @@ func (b *Book) see(e *entry, now time.Time) {
 
 // wall leaves of an instant what a restart would: without the monotonic
 // reading, by which two instants compare as if no clock were ever set.
-func wall(now time.Time) time.Time { return now.Round(0).UTC() }
+func wall(now time.Time) time.Time { return now.UTC() }
 
 // wrap says of which lease err is. A key that cannot be one may be of any
 // length.

@@ -168,7 +168,6 @@ func TestPrune(t *testing.T) {
 					f(b)
 				}
 			}
-			b.Unsaved()
 			end := after(tc.over + keepFor)
 			if got := b.Prune(end.Add(-1)); len(got) != 0 {
 				t.Fatalf("too early: %q", got)
