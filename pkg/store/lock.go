@@ -128,6 +128,9 @@ func (l *lock) hold() error {
 func (l *lock) release() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_ = l.f.Truncate(0) // so that nobody reads an old name; closing is what counts
-	return l.f.Close()
+	_ = l.f.Truncate(0) // so that nobody reads an old name; unlocking is what counts
+	// To close alone would leave the lock to a child that was forked a moment
+	// ago, until it runs its own program.
+	err := unix.Flock(int(l.f.Fd()), unix.LOCK_UN)
+	return errors.Join(err, l.f.Close())
 }
