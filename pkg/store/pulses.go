@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/reaperd/reaperd/pkg/providers"
@@ -20,23 +19,22 @@ type Pulse struct {
 	// UpSince is the start of its present run, as reaperd knows it.
 	UpSince  time.Time
 	LastBeat time.Time // its last own heartbeat
+	// Restarts and Started are what its provider told at its last sight: how
+	// often it had restarted it by itself, and since when it ran.
+	Restarts int
+	Started  time.Time
 	// Told is what was already counted and logged of it.
 	Told []string
 }
 
-const pulseColumns = `provider, id, revision, first_seen, last_seen, state, state_since, up_since, last_beat, told`
+const pulseColumns = `provider, id, revision, first_seen, last_seen, state, state_since, up_since, last_beat, restarts, started, told`
 
-// pulsesAtOnce is how many pulses one statement writes: enough that the cost
-// of a statement no longer shows.
-const pulsesAtOnce = 50
-
-func upsertPulses(rows int) string {
-	row := "(?" + strings.Repeat(", ?", strings.Count(pulseColumns, ",")) + ")"
-	return `INSERT INTO pulses (` + pulseColumns + `) VALUES ` + row + strings.Repeat(", "+row, rows-1) + `
-		ON CONFLICT (provider, id, revision) DO UPDATE SET
-			first_seen = excluded.first_seen, last_seen = excluded.last_seen,
+var upsertPulses = upsert{
+	table: "pulses", columns: pulseColumns, key: "provider, id, revision",
+	set: `first_seen = excluded.first_seen, last_seen = excluded.last_seen,
 			state = excluded.state, state_since = excluded.state_since,
-			up_since = excluded.up_since, last_beat = excluded.last_beat, told = excluded.told`
+			up_since = excluded.up_since, last_beat = excluded.last_beat,
+			restarts = excluded.restarts, started = excluded.started, told = excluded.told`,
 }
 
 // Pulses gives what is remembered of a provider's sandboxes, by id.
@@ -56,7 +54,8 @@ func (s *Store) Pulses(ctx context.Context, provider string) ([]Pulse, error) {
 
 func scanPulse(rows *sql.Rows, p *Pulse) error {
 	return rows.Scan(&p.Provider, &p.ID, &p.Revision, instant{&p.FirstSeen}, instant{&p.LastSeen},
-		&p.State, instant{&p.StateSince}, instant{&p.UpSince}, instant{&p.LastBeat}, fromJSON[[]string]{&p.Told})
+		&p.State, instant{&p.StateSince}, instant{&p.UpSince}, instant{&p.LastBeat},
+		&p.Restarts, instant{&p.Started}, fromJSON[[]string]{&p.Told})
 }
 
 // SavePulses writes pulses, over those of the same provider, id and revision:
@@ -67,29 +66,14 @@ func (s *Store) SavePulses(ctx context.Context, ps []Pulse) error {
 		return nil
 	}
 	return s.change(ctx, fmt.Sprintf("save %d pulses", len(ps)), func(tx *sql.Tx) error {
-		one, many := tx.StmtContext(ctx, s.stmts.savePulse), tx.StmtContext(ctx, s.stmts.savePulses)
-		args := make([]any, 0, pulsesAtOnce*(strings.Count(pulseColumns, ",")+1))
-		for len(ps) > 0 {
-			stmt, n := one, 1
-			if len(ps) >= pulsesAtOnce {
-				stmt, n = many, pulsesAtOnce
-			}
-			args = args[:0]
-			for i := range ps[:n] {
-				args = appendPulse(args, &ps[i])
-			}
-			if _, err := stmt.ExecContext(ctx, args...); err != nil {
-				return err
-			}
-			ps = ps[n:]
-		}
-		return nil
+		return saveAll(ctx, tx, s.stmts.savePulse, s.stmts.savePulses, ps, appendPulse)
 	})
 }
 
 func appendPulse(args []any, p *Pulse) []any {
 	return append(args, p.Provider, p.ID, p.Revision, nanos(p.FirstSeen), nanos(p.LastSeen),
-		string(p.State), nanos(p.StateSince), nanos(p.UpSince), nanos(p.LastBeat), asJSON(p.Told, len(p.Told) == 0))
+		string(p.State), nanos(p.StateSince), nanos(p.UpSince), nanos(p.LastBeat),
+		p.Restarts, nanos(p.Started), asJSON(p.Told, len(p.Told) == 0))
 }
 
 // PrunePulses forgets the pulses that were last seen before that time, and

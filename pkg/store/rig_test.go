@@ -3,6 +3,7 @@ package store
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/reaperd/reaperd/pkg/lease"
 	"github.com/reaperd/reaperd/pkg/providers"
 )
 
@@ -158,11 +160,22 @@ func pulsesOf(n int) []Pulse {
 	return ps
 }
 
+func leasesOf(n int) []lease.Lease {
+	ls := make([]lease.Lease, n)
+	for i := range ls {
+		ls[i] = lease.Lease{Key: fmt.Sprintf("job-%d", i), TTL: time.Minute, Created: noon.Add(-time.Hour), Renewed: noon, By: "uid 1000"}
+	}
+	return ls
+}
+
 // fill makes a state with something in each table, and closes it.
 func fill(t testing.TB, path string, entries int) {
 	t.Helper()
 	s := open(t, path)
 	if err := s.SavePulses(t.Context(), pulsesOf(entries)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SaveLeases(t.Context(), leasesOf(entries)); err != nil {
 		t.Fatal(err)
 	}
 	for i := range entries {
@@ -193,6 +206,12 @@ func usable(t testing.TB, s *Store) {
 	}
 	if _, err := s.Protections(ctx, "dev"); err != nil {
 		t.Error(err)
+	}
+	if err := errors.Join(s.SaveLeases(ctx, leasesOf(3)), s.DeleteLeases(ctx, []string{"job-2"})); err != nil {
+		t.Error(err)
+	}
+	if ls, err := s.Leases(ctx); err != nil || len(ls) < 2 {
+		t.Errorf("%d leases, %v", len(ls), err)
 	}
 	if ps, err := s.Pulses(ctx, "dev"); err != nil || len(ps) < 3 {
 		t.Errorf("%d pulses, %v", len(ps), err)

@@ -9,7 +9,7 @@ import (
 // statements are those that run often, prepared on the writer. To prepare them
 // also shows that the schema is what its version promises.
 type statements struct {
-	savePulse, savePulses, begin, end *sql.Stmt
+	savePulse, savePulses, saveLease, saveLeases, deleteLease, begin, end *sql.Stmt
 }
 
 func (st *statements) prepare(ctx context.Context, db *sql.DB) error {
@@ -17,8 +17,11 @@ func (st *statements) prepare(ctx context.Context, db *sql.DB) error {
 		stmt **sql.Stmt
 		text string
 	}{
-		{&st.savePulse, upsertPulses(1)},
-		{&st.savePulses, upsertPulses(pulsesAtOnce)},
+		{&st.savePulse, upsertPulses.text(1)},
+		{&st.savePulses, upsertPulses.text(rowsAtOnce)},
+		{&st.saveLease, upsertLeases.text(1)},
+		{&st.saveLeases, upsertLeases.text(rowsAtOnce)},
+		{&st.deleteLease, deleteLease},
 		{&st.begin, insertEntry},
 		{&st.end, resolveEntry},
 	} {
@@ -27,7 +30,7 @@ func (st *statements) prepare(ctx context.Context, db *sql.DB) error {
 			return err
 		}
 	}
-	for _, text := range []string{selectHistory, selectProtections} {
+	for _, text := range []string{selectHistory, selectProtections, selectLeases} {
 		probe, err := db.PrepareContext(ctx, text)
 		if err != nil {
 			return err
@@ -41,7 +44,9 @@ func (st *statements) prepare(ctx context.Context, db *sql.DB) error {
 
 func (st *statements) close() error {
 	var errs []error
-	for _, s := range []*sql.Stmt{st.savePulse, st.savePulses, st.begin, st.end} {
+	for _, s := range []*sql.Stmt{
+		st.savePulse, st.savePulses, st.saveLease, st.saveLeases, st.deleteLease, st.begin, st.end,
+	} {
 		if s != nil {
 			errs = append(errs, s.Close())
 		}

@@ -1,5 +1,5 @@
-// Package store keeps what must survive a restart: pulses, protections, and
-// the history of reclaims.
+// Package store keeps what must survive a restart: pulses, leases,
+// protections, and the history of reclaims.
 //
 // It is one SQLite file, that one daemon at a time has open. What is written
 // is on the disk when the call returns. Times are kept to the nanosecond from

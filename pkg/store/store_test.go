@@ -24,7 +24,7 @@ func TestPulsesSurviveARestart(t *testing.T) {
 	beating := Pulse{
 		Provider: "dev", ID: "b", Revision: "r2", FirstSeen: noon.Add(-time.Hour), LastSeen: noon,
 		State: providers.StateRunning, StateSince: noon.Add(-time.Minute), UpSince: noon.Add(-2 * time.Minute),
-		LastBeat: noon.Add(-time.Nanosecond), Told: []string{"malformed reaperd.ttl", "dry run a\x00\"b\""},
+		LastBeat: noon.Add(-time.Nanosecond), Restarts: 3, Started: noon.Add(-3 * time.Minute), Told: []string{"malformed reaperd.ttl", "dry run a\x00\"b\""},
 	}
 	bare := Pulse{Provider: "dev", ID: "a"}
 	reused := Pulse{Provider: "dev", ID: "b", Revision: "r3", FirstSeen: noon}
@@ -45,12 +45,13 @@ func TestPulsesSurviveARestart(t *testing.T) {
 
 func TestSavedAgainAPulseIsReplacedWhole(t *testing.T) {
 	s := open(t, newPath(t))
-	ps := pulsesOf(2*pulsesAtOnce + 3)
+	ps := pulsesOf(2*rowsAtOnce + 3)
 	if err := s.SavePulses(t.Context(), ps); err != nil {
 		t.Fatal(err)
 	}
 	for i := range ps {
 		ps[i].LastSeen, ps[i].State, ps[i].Told, ps[i].UpSince = noon.Add(time.Hour), providers.StateExited, nil, time.Time{}
+		ps[i].Restarts, ps[i].Started = i, noon
 	}
 	last := ps[7] // the same twice in one call: the later counts
 	last.LastBeat = noon
@@ -164,6 +165,9 @@ func TestAnEndedContextEndsEveryCall(t *testing.T) {
 		"Protect":      func() error { return s.Protect(ctx, Protection{}) },
 		"Unprotect":    func() error { return s.Unprotect(ctx, "dev", "a") },
 		"Protections":  func() error { _, err := s.Protections(ctx, "dev"); return err },
+		"Leases":       func() error { _, err := s.Leases(ctx); return err },
+		"SaveLeases":   func() error { return s.SaveLeases(ctx, leasesOf(1)) },
+		"DeleteLeases": func() error { return s.DeleteLeases(ctx, []string{"a"}) },
 		"Accept":       func() error { return s.Accept(ctx) },
 	}
 	for name, call := range calls {
@@ -221,6 +225,7 @@ func TestAllAtOnce(t *testing.T) {
 				_, historyErr := s.History(ctx, Filter{Limit: 10})
 				_, pruneErr := s.PrunePulses(ctx, noon.Add(-time.Hour))
 				if err := errors.Join(err, readErr, historyErr, pruneErr, s.SavePulses(ctx, ps),
+					s.SaveLeases(ctx, leasesOf(i)), s.DeleteLeases(ctx, []string{"job-1"}),
 					s.End(ctx, id, noon, "reclaimed", "", 1, 1),
 					s.Protect(ctx, Protection{Provider: provider, ID: fmt.Sprint(i)})); err != nil {
 					t.Error(err)
