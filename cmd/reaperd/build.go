@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -110,7 +111,7 @@ func (b *built) draw(env environment, config *loaded, o buildOptions) (scan.Sett
 	return scan.Settings{
 		Targets: b.targets, Policies: b.policies,
 		Attempts: config.Reclaim.Attempts, Brake: scan.BrakeOptions(config.Brake),
-		History: config.State.History,
+		History: config.State.History, MaxSkew: 5 * time.Minute, MaxTTL: 24 * time.Hour,
 	}, nil
 }
 

@@ -3,18 +3,22 @@ package scan
 import (
 	"container/heap"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/reaperd/reaperd/pkg/policy"
 )
 
 // agenda is what there is to do between two lists: the plan of the last list,
-// kept up to date with what was done since, and when to judge which of its
-// items again. It is empty while the provider cannot be listed.
+// kept up to date with what was done and heard of since, and when to judge
+// which of its items again. It is empty while the provider cannot be listed.
 type agenda struct {
-	plan    policy.Plan
-	results []Result // since the list
+	known   bool         // there is a list that it is from
+	plan    policy.Plan  // one that is gone since has left an item without an id
+	done    map[int]bool // items that went through the door, and were not looked at since
+	results []Result     // since the list
 	queue   deadlines
+	index   map[string]int // where an id stands in the plan; nil until it is asked for
 }
 
 // deadline is the next moment at which one item of the plan wants attention.
@@ -40,19 +44,80 @@ func (d *deadlines) Pop() any {
 	return last
 }
 
-// begin takes up the plan of a list and what was done about it at once.
-func (a *agenda) begin(plan policy.Plan, results []Result, r *retries) {
-	*a = agenda{plan: plan}
-	at := make(map[pulseKey]int, len(plan.Items))
+// begin takes up the plan of a list and what was done about it at once. Those
+// due that were not tried are judged again at later, if that is not zero.
+func (a *agenda) begin(plan policy.Plan, results []Result, r *retries, later time.Time) {
+	*a = agenda{known: true, plan: plan, done: map[int]bool{}}
+	at := map[pulseKey]int{}
 	for i := range plan.Items {
 		it := &plan.Items[i]
 		if it.Decision.Verdict == policy.Reclaim {
-			at[pulseKey{it.Facts.ID, it.Facts.Revision}] = i
+			at[keyOf(&it.Facts.Sandbox)] = i
 			continue
 		}
 		a.remind(i, it.Decision.Next)
 	}
-	a.note(results, at, r)
+	a.note(results, at, r, later)
+}
+
+// put takes in an item as it was looked at since the list.
+func (a *agenda) put(it policy.Item) {
+	i, known := a.find(it.Facts.ID)
+	if known {
+		a.plan.Items[i] = it
+		delete(a.done, i)
+	} else {
+		i = len(a.plan.Items)
+		a.plan.Items = append(a.plan.Items, it)
+		a.index[it.Facts.ID] = i
+	}
+	a.forget(it.Facts.ID)
+	if it.Decision.Verdict == policy.Reclaim {
+		a.remind(i, a.plan.At) // at once
+		return
+	}
+	a.remind(i, it.Decision.Next)
+}
+
+// drop takes out what is gone.
+func (a *agenda) drop(id string) {
+	if i, known := a.find(id); known {
+		a.plan.Items[i] = policy.Item{}
+		delete(a.index, id)
+		a.forget(id)
+	}
+}
+
+// forget forgets what was done with a sandbox that has changed since.
+func (a *agenda) forget(id string) {
+	a.results = slices.DeleteFunc(a.results, func(r Result) bool { return r.Item.Facts.ID == id })
+}
+
+func (a *agenda) find(id string) (i int, known bool) {
+	if a.index == nil {
+		a.index = make(map[string]int, len(a.plan.Items))
+		for i := range a.plan.Items {
+			a.index[a.plan.Items[i].Facts.ID] = i
+		}
+	}
+	i, known = a.index[id]
+	return i, known
+}
+
+// recheck has those judged again now that f says yes to.
+func (a *agenda) recheck(now time.Time, f func(*policy.Facts) bool) {
+	for i := range a.plan.Items {
+		if f(&a.plan.Items[i].Facts) {
+			a.remind(i, now)
+		}
+	}
+}
+
+// current is the plan without what is gone.
+func (a *agenda) current() policy.Plan {
+	p := policy.Plan{At: a.plan.At, Items: slices.Clone(a.plan.Items)}
+	p.Items = slices.DeleteFunc(p.Items, func(it policy.Item) bool { return it.Facts.ID == "" })
+	return p
 }
 
 // remind has the item judged again then; never, if that is zero.
@@ -63,18 +128,21 @@ func (a *agenda) remind(item int, at time.Time) {
 }
 
 // note takes in what became of the due items, given by where they stand in the
-// plan. One without a result was not tried, and waits for its next try.
-func (a *agenda) note(results []Result, at map[pulseKey]int, r *retries) {
+// plan. One without a result was not tried, and waits for its next try, or
+// until later.
+func (a *agenda) note(results []Result, at map[pulseKey]int, r *retries, later time.Time) {
 	a.results = append(a.results, results...)
 	for _, res := range results {
 		sb := res.Item.Facts.Sandbox
-		k := pulseKey{sb.ID, sb.Revision}
+		k := keyOf(&sb)
 		i, known := at[k]
 		if !known {
 			continue
 		}
 		delete(at, k)
 		switch res.Outcome {
+		case OutcomeReclaimed, OutcomeGone:
+			a.done[i] = true
 		case OutcomeFailed, OutcomeStuck:
 			a.remind(i, r.next(sb))
 		case OutcomeHeld:
@@ -85,7 +153,11 @@ func (a *agenda) note(results []Result, at map[pulseKey]int, r *retries) {
 		}
 	}
 	for _, i := range at {
-		a.remind(i, r.next(a.plan.Items[i].Facts.Sandbox))
+		if next := r.next(a.plan.Items[i].Facts.Sandbox); next.After(later) {
+			a.remind(i, next)
+		} else {
+			a.remind(i, later)
+		}
 	}
 }
 
@@ -99,15 +171,20 @@ func (a *agenda) next() time.Time {
 
 // due gives the items whose moment has come and that are to be reclaimed, and
 // where they stand in the plan.
-func (a *agenda) due(policies *policy.Set, now time.Time) ([]policy.Item, map[pulseKey]int) {
+func (a *agenda) due(policies *policy.Set, p *pulses, m moment) ([]policy.Item, map[pulseKey]int) {
 	var due policy.Plan
 	at := map[pulseKey]int{}
-	for len(a.queue) > 0 && !a.queue[0].at.After(now) {
+	for len(a.queue) > 0 && !a.queue[0].at.After(m.now) {
 		i := heap.Pop(&a.queue).(deadline).item
 		it := &a.plan.Items[i]
-		it.Decision = policies.Evaluate(&it.Facts, now)
+		k := keyOf(&it.Facts.Sandbox)
+		if _, twice := at[k]; twice || a.done[i] || k.id == "" {
+			continue
+		}
+		p.again(&it.Facts, m)
+		it.Decision = policies.Evaluate(&it.Facts, m.now)
 		if it.Decision.Verdict == policy.Reclaim {
-			at[pulseKey{it.Facts.ID, it.Facts.Revision}] = i
+			at[k] = i
 			due.Items = append(due.Items, *it)
 			continue
 		}
@@ -120,12 +197,16 @@ func (a *agenda) due(policies *policy.Set, now time.Time) ([]policy.Item, map[pu
 // sandbox is looked at again before anything is done to it. The report's plan
 // is that of the last list as it stands now.
 func (s *Scanner) Wake(ctx context.Context) Report {
-	began := s.clock.Now()
-	due, at := s.agenda.due(s.policies, began)
-	r := Report{Provider: s.target.Name, Plan: s.agenda.plan}
-	r.Results = s.reclaimAll(ctx, s.agenda.plan, due)
-	s.agenda.note(r.Results, at, s.retries)
+	m := s.moment()
+	due, at := s.agenda.due(s.policies, s.pulses, m)
+	r := Report{Provider: s.target.Name}
+	var later time.Time
+	r.Results, later = s.reclaimAll(ctx, s.agenda.plan, due, m)
+	s.agenda.note(r.Results, at, s.retries, later)
 	s.metrics.reclaimed(s, s.agenda.plan, s.agenda.results)
-	s.tellScanned(r, began)
+	if len(r.Results) > 0 {
+		r.Plan = s.agenda.current()
+	}
+	s.tellScanned(r, m.now)
 	return r
 }

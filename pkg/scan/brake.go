@@ -53,6 +53,7 @@ type hold struct {
 	policy.Item
 	until time.Time
 	again bool // it was held before
+	cause cause
 }
 
 // admit splits the due items, of which the first are the most urgent, into
@@ -67,13 +68,16 @@ func (b *brake) admit(due []policy.Item, plan policy.Plan, now time.Time) (pass 
 	}
 	limit := max(b.MinCount, int(b.MaxFraction*float64(b.ran(plan))))
 	for _, it := range due {
-		k := pulseKey{it.Facts.ID, it.Facts.Revision}
+		k := keyOf(&it.Facts.Sandbox)
 		before, counted := b.begun[k]
 		since, waiting := b.held[k]
 		if since.After(now) {
 			since, waiting = time.Time{}, false
 		}
 		switch {
+		case it.Decision.Reason == policy.LeaseReleased: // somebody's own word is no mistake of ours
+			delete(b.held, k)
+			pass = append(pass, it)
 		case counted, len(b.begun) < limit, waiting && now.Sub(since) >= b.Confirm:
 			b.begun[k] = begun{now, before.ran || running(it.Facts.State)}
 			delete(b.held, k)
@@ -83,7 +87,7 @@ func (b *brake) admit(due []policy.Item, plan policy.Plan, now time.Time) (pass 
 				since = now
 				b.held[k] = now
 			}
-			holds = append(holds, hold{it, since.Add(b.Confirm), waiting})
+			holds = append(holds, hold{it, since.Add(b.Confirm), waiting, causeBrake})
 		}
 	}
 	return pass, holds
@@ -103,7 +107,7 @@ func (b *brake) ran(plan policy.Plan) int {
 		if !running(f.State) {
 			continue
 		}
-		if was, counted := b.begun[pulseKey{f.ID, f.Revision}]; !counted || !was.ran {
+		if was, counted := b.begun[keyOf(&f.Sandbox)]; !counted || !was.ran {
 			n++
 		}
 	}
@@ -137,7 +141,7 @@ func dueKeys(plan policy.Plan) map[pulseKey]bool {
 	due := map[pulseKey]bool{}
 	for i := range plan.Items {
 		if it := &plan.Items[i]; it.Decision.Verdict == policy.Reclaim {
-			due[pulseKey{it.Facts.ID, it.Facts.Revision}] = true
+			due[keyOf(&it.Facts.Sandbox)] = true
 		}
 	}
 	return due

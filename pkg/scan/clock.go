@@ -38,34 +38,49 @@ func (SystemClock) After(d time.Duration) (<-chan time.Time, func()) {
 // machine sleeps: after each the wall clock is read again.
 const longestWait = 30 * time.Second
 
-// waitUntil waits for the wall clock to reach at; false if ctx ended or a poke
-// came first. A wall clock that is set back meanwhile makes it wait no more than late longer
-// than it seemed at first.
-func waitUntil(ctx context.Context, c Clock, at time.Time, late time.Duration, poke <-chan struct{}) bool {
+// wake is what ended a wait.
+type wake int
+
+const (
+	ended   wake = iota // the context
+	elapsed             // the time
+	poked               // somebody who wants a scan
+	stirred             // somebody who knows of a change
+)
+
+// waitUntil waits for the wall clock to reach at. A wall clock that is set
+// back meanwhile makes it wait no more than late longer than it seemed at
+// first.
+func waitUntil(ctx context.Context, c Clock, at time.Time, late time.Duration, poke, stir <-chan struct{}) wake {
 	longest := at.Sub(c.Now()) + late
 	for {
 		left := min(at.Sub(c.Now()), longest)
 		if left <= 0 {
-			return ctx.Err() == nil
+			if ctx.Err() != nil {
+				return ended
+			}
+			return elapsed
 		}
 		step := min(left, longestWait)
-		if !wait(ctx, c, step, poke) {
-			return false
+		if w := wait(ctx, c, step, poke, stir); w != elapsed {
+			return w
 		}
 		longest -= step
 	}
 }
 
-// wait waits for d; false if ctx ended or a poke came first.
-func wait(ctx context.Context, c Clock, d time.Duration, poke <-chan struct{}) bool {
-	elapsed, giveUp := c.After(d)
+// wait waits for d, or for what comes first. A nil channel is not waited for.
+func wait(ctx context.Context, c Clock, d time.Duration, poke, stir <-chan struct{}) wake {
+	passed, giveUp := c.After(d)
 	defer giveUp()
 	select {
 	case <-ctx.Done():
-		return false
+		return ended
 	case <-poke:
-		return false
-	case <-elapsed:
-		return true
+		return poked
+	case <-stir:
+		return stirred
+	case <-passed:
+		return elapsed
 	}
 }

@@ -183,7 +183,7 @@ func (s *Scanner) verify(ctx context.Context) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		k := pulseKey{sb.ID, sb.Revision}
+		k := keyOf(&sb)
 		s.resolve(ctx, it, by[k], ended)
 		delete(by, k)
 	})
@@ -200,7 +200,7 @@ func (s *Scanner) resolve(ctx context.Context, it policy.Item, intents []store.E
 		how := ending{e.ID, now, OutcomeFailed, unknownOutcome, e.UptimeSeconds, e.CostDollars}
 		if ended && i == 0 {
 			how.outcome, how.err = OutcomeReclaimed, ""
-			s.pulses.end(it.Facts.Sandbox)
+			s.pulses.end(it.Facts.Sandbox, end(it.Decision.Action.Action))
 			s.metrics.verified(s.name, it.Decision)
 		}
 		s.keeper.end(ctx, how)

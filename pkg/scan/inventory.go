@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/reaperd/reaperd/pkg/lease"
 	"github.com/reaperd/reaperd/pkg/policy"
 	"github.com/reaperd/reaperd/pkg/providers"
 )
@@ -20,6 +21,7 @@ type inventory struct {
 	mu       sync.Mutex
 	policies []policy.Policy
 	counts   map[string]counts
+	leases   func() map[lease.State]int // nil while there is no loop
 }
 
 type leakKey struct {
@@ -35,7 +37,7 @@ type counts struct {
 	unknownAge int
 	unsaid     int
 	unreadable int
-	held       int
+	held       map[cause]int
 	stuck      int
 	earliest   time.Time // the earliest deadline of those leaked; zero if none
 	cost       float64   // dollars an hour of those leaked
@@ -50,9 +52,10 @@ var (
 	unknownAgeDesc = countDesc("unknown_age_sandboxes", "Sandboxes whose provider's times cannot be believed; their limits count from first seen.")
 	unsaidDesc     = countDesc("unsaid_sandboxes", "Sandboxes of which something that might have decided could not be said: tags not told, an expression that failed.")
 	unreadableDesc = countDesc("unreadable_items", "Candidates that the last list was not allowed to look at.")
-	heldDesc       = countDesc("held_sandboxes", "Due sandboxes that the brake holds because too many are due at once.")
+	heldDesc       = countDesc("held_sandboxes", "Due sandboxes that are held: by the brake because too many are due at once, by the clock guard because a clock was set, by a provider's clock that is too far from ours.", "cause")
 	stuckDesc      = countDesc("stuck_sandboxes", "Sandboxes that did not go after all tries.")
 	overdueDesc    = countDesc("oldest_overdue_seconds", "For how long the longest overdue sandbox has been due; 0 if none is.")
+	leasesDesc     = prometheus.NewDesc("reaperd_leases", "Leases, by how they stand.", []string{"state"}, nil)
 	leakCostDesc   = countDesc("leaked_cost_dollars_per_hour", "What the leaked sandboxes cost by the provider's price_per_hour.")
 )
 
@@ -73,10 +76,13 @@ func (inv *inventory) set(s *Scanner, plan policy.Plan, results []Result) {
 	}
 	c := counts{
 		states: map[providers.State]int{}, leaked: map[leakKey]int{}, would: map[string]int{},
-		held: s.brake.holding(), stuck: s.retries.stuck(), unreadable: s.unreadable, priced: s.target.PricePerHour > 0,
+		held: s.holding(), stuck: s.retries.stuck(), unreadable: s.unreadable, priced: s.target.PricePerHour > 0,
 	}
 	for i := range plan.Items {
 		it := &plan.Items[i]
+		if it.Facts.ID == "" {
+			continue // gone since the list
+		}
 		d := &it.Decision
 		r := done[it.Facts.Ref]
 		state, there := r.left(it.Facts.State)
@@ -152,6 +158,13 @@ func (inv *inventory) take(policies *policy.Set) (gone []string) {
 	return gone
 }
 
+// countLeases has the leases counted by f, too.
+func (inv *inventory) countLeases(f func() map[lease.State]int) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	inv.leases = f
+}
+
 func (inv *inventory) forget(provider string) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
@@ -162,7 +175,7 @@ func (inv *inventory) forget(provider string) {
 func (inv *inventory) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		sandboxesDesc, leakedDesc, wouldDesc, unmatchedDesc, unknownAgeDesc, unsaidDesc,
-		unreadableDesc, heldDesc, stuckDesc, overdueDesc, leakCostDesc,
+		unreadableDesc, heldDesc, stuckDesc, overdueDesc, leakCostDesc, leasesDesc,
 	} {
 		ch <- d
 	}
@@ -172,6 +185,12 @@ func (inv *inventory) Describe(ch chan<- *prometheus.Desc) {
 func (inv *inventory) Collect(ch chan<- prometheus.Metric) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
+	if inv.leases != nil {
+		n := inv.leases()
+		for _, st := range lease.States() {
+			ch <- prometheus.MustNewConstMetric(leasesDesc, prometheus.GaugeValue, float64(n[st]), string(st))
+		}
+	}
 	now := inv.clock.Now()
 	for name, c := range inv.counts {
 		send := func(d *prometheus.Desc, v float64, labels ...string) {
@@ -193,7 +212,9 @@ func (inv *inventory) Collect(ch chan<- prometheus.Metric) {
 		send(unknownAgeDesc, float64(c.unknownAge))
 		send(unsaidDesc, float64(c.unsaid))
 		send(unreadableDesc, float64(c.unreadable))
-		send(heldDesc, float64(c.held))
+		for _, why := range causes() {
+			send(heldDesc, float64(c.held[why]), string(why))
+		}
 		send(stuckDesc, float64(c.stuck))
 		overdue := 0.0
 		if !c.earliest.IsZero() {

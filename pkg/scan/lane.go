@@ -21,9 +21,9 @@ type renewal struct {
 
 func (l *Loop) scanner(t Target, set Settings) *Scanner {
 	s := &Scanner{
-		name: t.Name, kind: t.Kind, clock: l.clock, metrics: l.metrics, claims: l.claims, keeper: l.keeper,
+		name: t.Name, kind: t.Kind, clock: l.clock, guard: l.guard, metrics: l.metrics, claims: l.claims, keeper: l.keeper,
 		log:    l.log.Named("scan").With(zap.String("provider", t.Name)),
-		pulses: newPulses(), doors: newDoors(), brake: newBrake(set.Brake),
+		pulses: newPulses(l.leases), doors: newDoors(), brake: newBrake(set.Brake), suspects: map[pulseKey]cause{}, news: newNews(),
 		poke: make(chan struct{}, 1), over: make(chan struct{}),
 	}
 	s.take(renewal{t, set.Policies, set.Attempts, set.Brake})
@@ -40,6 +40,8 @@ func (s *Scanner) take(r renewal) {
 	} else { // it may be another place, which knows nothing of what was sent to the one before
 		s.identified, s.duplicate = false, nil
 		s.retries = newRetries(r.attempts)
+		s.tellHealth(s.health.probed(nil, s.clock.Now()))
+		s.places++
 	}
 	s.real = r.target.Provider
 	if r.target.DryRun {
@@ -55,6 +57,11 @@ func (s *Scanner) renew(r renewal) {
 	s.mu.Lock()
 	s.pending = &r
 	s.mu.Unlock()
+	s.scanNow()
+}
+
+// scanNow ends the scanner's rest.
+func (s *Scanner) scanNow() {
 	select {
 	case s.poke <- struct{}{}:
 	default:
@@ -109,23 +116,40 @@ func (l *Loop) has(name string) bool {
 	return slices.ContainsFunc(l.scanners, func(s *Scanner) bool { return s.name == name })
 }
 
-// lane scans one provider until ctx ends.
+// lane scans one provider until ctx ends, and follows its events meanwhile.
 func (l *Loop) lane(ctx context.Context, s *Scanner) {
+	place, unwatch := 0, func() {}
+	defer func() { unwatch() }()
 	for ctx.Err() == nil {
+		select {
+		case <-s.poke: // this scan is what was asked for
+		default:
+		}
+		s.news.take() // the list shows what was told before it
 		s.takePending()
+		if place != s.places {
+			unwatch()
+			place, unwatch = s.places, s.watch(ctx)
+		}
 		began := l.clock.Now()
 		s.recall(ctx)
 		s.verify(ctx)
-		l.report(s.Cycle(ctx))
+		r := s.Cycle(ctx)
+		l.report(r)
 		s.save(ctx)
-		l.rest(ctx, s, s.target.Schedule.after(began, l.clock.Now()))
+		now := l.clock.Now()
+		tick := s.target.Schedule.after(began, now)
+		if slow := s.health.slow(r.Err, now); slow.After(tick) {
+			tick = slow
+		}
+		l.rest(ctx, s, tick)
 	}
 }
 
-// rest waits for the tick, and acts on every deadline before it. A reload, the
-// end of ctx and a wall clock that is set back before a deadline end it early:
-// by such a clock the tick is further off than it was to be, and what was told
-// is of another time.
+// rest waits for the tick, and acts on every deadline and change before it. A
+// reload, the end of ctx and a wall clock that is set back before a deadline
+// end it early: by such a clock the tick is further off than it was to be, and
+// what was told is of another time.
 func (l *Loop) rest(ctx context.Context, s *Scanner, tick time.Time) {
 	for now := l.clock.Now(); !s.renewing(); {
 		at, deadline := tick, s.agenda.next()
@@ -133,14 +157,31 @@ func (l *Loop) rest(ctx context.Context, s *Scanner, tick time.Time) {
 		if early {
 			at = deadline
 		}
-		if !waitUntil(ctx, l.clock, at, s.target.Schedule.late(), s.poke) || !early {
+		var r Report
+		var woken time.Time
+		switch waitUntil(ctx, l.clock, at, s.target.Schedule.late(), s.poke, s.news.stir) {
+		case stirred:
+			if wait(ctx, l.clock, eventPause, s.poke, nil) != elapsed {
+				return
+			}
+			woken = l.clock.Now()
+			if woken.Before(now) {
+				return
+			}
+			var relist bool
+			if r, relist = s.attend(ctx); relist {
+				return
+			}
+		case elapsed:
+			woken = l.clock.Now()
+			if !early || woken.Before(at) || woken.Before(now) {
+				return
+			}
+			r = s.Wake(ctx)
+		default:
 			return
 		}
-		woken := l.clock.Now()
-		if woken.Before(at) || woken.Before(now) {
-			return
-		}
-		if r := s.Wake(ctx); len(r.Results) > 0 {
+		if len(r.Results) > 0 {
 			l.report(r)
 		}
 		if now = l.clock.Now(); now.Before(woken) {
@@ -157,6 +198,11 @@ func (l *Loop) Reload(set Settings) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.keeper.keepFor(set.History)
+	l.guard.adjust(set.MaxSkew)
+	l.leases.SetMaxTTL(set.MaxTTL)
+	if l.hears = set.Hears; l.start != nil {
+		l.guard.listen(l.hears)
+	}
 	l.metrics.reload(set.Targets, set.Policies)
 	old := map[string]*Scanner{}
 	for _, s := range l.scanners {

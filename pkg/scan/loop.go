@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/reaperd/reaperd/pkg/lease"
 	"github.com/reaperd/reaperd/pkg/policy"
 	"github.com/reaperd/reaperd/pkg/providers"
 )
@@ -23,12 +24,23 @@ type Settings struct {
 	Brake    BrakeOptions
 	// History is for how long the memory keeps it; 0: for ever.
 	History time.Duration
+	// MaxSkew is how far a clock, ours or a provider's, may be from the right
+	// time before what it makes due is held.
+	MaxSkew time.Duration
+	// Hears says that somebody takes heartbeats in and passes them on to
+	// Heartbeats. Where nobody does, no limit judges by them.
+	Hears bool
+	// MaxTTL is the longest that a lease may last without being renewed.
+	MaxTTL time.Duration
 }
 
 // Options is what a Loop is made from.
 type Options struct {
 	Settings
-	Clock   Clock
+	Clock Clock
+	// Tick is how often the clocks are looked at and what was heard is saved;
+	// by default every second.
+	Tick    time.Duration
 	Log     *zap.Logger
 	Metrics *Metrics
 	// Memory, where set, is what Run remembers by.
@@ -44,10 +56,13 @@ type Loop struct {
 	log      *zap.Logger
 	metrics  *Metrics
 	claims   *claims
+	guard    *guard
+	leases   *lease.Book
 	keeper   *keeper
 	onReport func(Report)
 
 	mu       sync.Mutex
+	hears    bool
 	scanners []*Scanner // in the order of the configuration
 	// start runs a scanner's lane once the one before it of the same name, if
 	// there is any, is over; nil while the loop does not run.
@@ -58,7 +73,12 @@ type Loop struct {
 // New makes a loop; nothing runs yet.
 func New(o Options) *Loop {
 	l := &Loop{clock: o.Clock, log: o.Log, metrics: o.Metrics, claims: newClaims(), onReport: o.OnReport}
-	l.keeper = newKeeper(o.Memory, o.Clock, o.Log, o.Metrics)
+	l.guard = newGuard(o.Clock, o.Tick, o.Log, o.Metrics)
+	l.guard.adjust(o.MaxSkew)
+	l.hears = o.Hears
+	l.leases = lease.NewBook(o.MaxTTL)
+	l.metrics.inventory.countLeases(l.leaseCounts)
+	l.keeper = newKeeper(o.Memory, o.Clock, l.guard, o.Log, o.Metrics)
 	l.keeper.keepFor(o.History)
 	for _, t := range o.Targets {
 		l.scanners = append(l.scanners, l.scanner(t, o.Settings))
@@ -69,8 +89,16 @@ func New(o Options) *Loop {
 // Run scans every provider at once and then on its schedule until ctx ends, and
 // reclaims between two scans what falls due meanwhile. It returns when each has
 // finished what it began: a stop under way is seen through, nothing new is
-// begun.
+// begun. Heartbeats count from its start on.
 func (l *Loop) Run(ctx context.Context) {
+	l.keeper.recallLeases(ctx, l.leases)
+	l.mu.Lock()
+	l.guard.listen(l.hears)
+	l.mu.Unlock()
+	var beside sync.WaitGroup
+	beside.Go(func() { l.guard.watch(ctx, l.scanAll) })
+	beside.Go(func() { l.keepHeard(ctx) })
+	defer beside.Wait()
 	l.identify(ctx)
 	l.mu.Lock()
 	l.start = func(s *Scanner, before <-chan struct{}) { l.startLane(ctx, s, before) }
@@ -78,13 +106,20 @@ func (l *Loop) Run(ctx context.Context) {
 		l.start(s, nil)
 	}
 	l.mu.Unlock()
-	l.keeper.pruneDaily(ctx)
+	l.keeper.pruneDaily(ctx, l.leases)
 	<-ctx.Done()
 	l.mu.Lock()
 	l.start = nil // a reload that comes now begins nothing
 	l.mu.Unlock()
 	l.lanes.Wait()
 	l.keeper.flush(ctx)
+}
+
+// scanAll has every provider scanned now.
+func (l *Loop) scanAll() {
+	for _, s := range l.current() {
+		s.scanNow()
+	}
 }
 
 // Once runs one cycle over every provider, side by side, and gives the reports

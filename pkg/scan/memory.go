@@ -5,15 +5,18 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/reaperd/reaperd/pkg/lease"
 	"github.com/reaperd/reaperd/pkg/store"
 )
 
 // Memory is what outlives the daemon: store.Store, or none. What it cannot do
-// is counted and logged, and never stops a scan or a reclaim.
+// is counted and logged, and stops no scan and no reclaim but those by
+// heartbeats and leases, which a restart would then forget.
 type Memory interface {
 	Pulses(ctx context.Context, provider string) ([]store.Pulse, error)
 	SavePulses(ctx context.Context, ps []store.Pulse) error
@@ -22,18 +25,36 @@ type Memory interface {
 	End(ctx context.Context, id int64, ended time.Time, outcome, errText string, uptime, cost float64) error
 	Unresolved(ctx context.Context, provider string) ([]store.Entry, error)
 	PruneHistory(ctx context.Context, before time.Time) (int, error)
+	Leases(ctx context.Context) ([]lease.Lease, error)
+	SaveLeases(ctx context.Context, ls []lease.Lease) error
+	DeleteLeases(ctx context.Context, keys []string) error
 }
 
 // The uses of the memory, as the op label of a metric.
 const (
-	memLoad  = "load"
-	memSave  = "save"
-	memBegin = "begin"
-	memEnd   = "end"
-	memPrune = "prune"
+	memLoad       = "load"
+	memSave       = "save"
+	memLoadLeases = "load_leases"
+	memSaveLeases = "save_leases"
+	memBegin      = "begin"
+	memEnd        = "end"
+	memPrune      = "prune"
 )
 
-func memoryOps() []string { return []string{memLoad, memSave, memBegin, memEnd, memPrune} }
+func memoryOps() []string {
+	return []string{memLoad, memSave, memLoadLeases, memSaveLeases, memBegin, memEnd, memPrune}
+}
+
+// keepsHeard says whether a use of the memory is one without which heartbeats
+// would not outlive a restart.
+func keepsHeard(op string) bool {
+	switch op {
+	case memLoad, memSave, memLoadLeases, memSaveLeases:
+		return true
+	default:
+		return false
+	}
+}
 
 // The deadlines of a use of the memory.
 const (
@@ -46,8 +67,11 @@ const (
 type keeper struct {
 	Memory
 	clock   Clock
+	guard   *guard
 	log     *zap.Logger
 	metrics *Metrics
+
+	leasesRecalled atomic.Bool
 
 	mu      sync.Mutex
 	failing map[string]bool // by op, for logging on change only
@@ -55,11 +79,11 @@ type keeper struct {
 	unwritten
 }
 
-func newKeeper(m Memory, clock Clock, log *zap.Logger, metrics *Metrics) *keeper {
+func newKeeper(m Memory, clock Clock, g *guard, log *zap.Logger, metrics *Metrics) *keeper {
 	if m == nil {
 		return nil
 	}
-	return &keeper{Memory: m, clock: clock, log: log.Named("memory"), metrics: metrics, failing: map[string]bool{},
+	return &keeper{Memory: m, clock: clock, guard: g, log: log.Named("memory"), metrics: metrics, failing: map[string]bool{},
 		unwritten: unwritten{endings: map[int64]ending{}}}
 }
 
@@ -85,11 +109,18 @@ func (k *keeper) use(ctx context.Context, op string, limit time.Duration, f func
 	if err != nil {
 		k.metrics.memoryFailed(op)
 	}
+	if keepsHeard(op) {
+		k.guard.outage(op, err != nil)
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
 	case err != nil && !k.failing[op]:
-		k.log.Warn("the state does not work, and reaperd goes on without", zap.String("op", op), zap.Error(err))
+		fields := []zap.Field{zap.String("op", op), zap.Error(err)}
+		if keepsHeard(op) {
+			fields = append(fields, zap.String("meanwhile", "heartbeats and leases end nobody"))
+		}
+		k.log.Warn("the state does not work, and reaperd goes on without", fields...)
 	case err == nil && k.failing[op]:
 		k.log.Info("the state works again", zap.String("op", op))
 	}
@@ -105,16 +136,16 @@ const (
 )
 
 // pruneDaily forgets what is old, every day until ctx ends.
-func (k *keeper) pruneDaily(ctx context.Context) {
+func (k *keeper) pruneDaily(ctx context.Context, b *lease.Book) {
 	if k == nil {
 		return
 	}
-	for at := k.clock.Now().Add(firstPrune); waitUntil(ctx, k.clock, at, 0, nil); at = k.clock.Now().Add(nextPrune) {
-		k.prune(ctx)
+	for at := k.clock.Now().Add(firstPrune); waitUntil(ctx, k.clock, at, 0, nil, nil) == elapsed; at = k.clock.Now().Add(nextPrune) {
+		k.prune(ctx, b)
 	}
 }
 
-func (k *keeper) prune(ctx context.Context) {
+func (k *keeper) prune(ctx context.Context, b *lease.Book) {
 	_ = k.use(ctx, memPrune, pruneTimeout, func(ctx context.Context) error { // it has told
 		now := k.clock.Now()
 		_, err := k.PrunePulses(ctx, now.Add(-remembered-seenEvery))
@@ -125,14 +156,14 @@ func (k *keeper) prune(ctx context.Context) {
 			_, old := k.PruneHistory(ctx, now.Add(-history))
 			err = errors.Join(err, old)
 		}
-		return err
+		return errors.Join(err, k.DeleteLeases(ctx, b.Prune(now)))
 	})
 }
 
 // recall loads what is remembered of the provider's sandboxes and what was
 // begun with them, once. Until that succeeds nothing is saved over it.
 func (s *Scanner) recall(ctx context.Context) {
-	if s.keeper == nil || s.recalled {
+	if s.keeper == nil || s.recalled.Load() {
 		return
 	}
 	err := s.keeper.use(ctx, memLoad, memTimeout, func(ctx context.Context) error {
@@ -145,16 +176,24 @@ func (s *Scanner) recall(ctx context.Context) {
 		s.orphans = slices.DeleteFunc(open, func(e store.Entry) bool { return s.keeper.resolving(e.ID) })
 		return err
 	})
-	s.recalled = err == nil
+	s.recalled.Store(err == nil)
 }
 
 // save keeps what is new since the last time, also while reaperd ends. What
 // could not be kept is tried again at the next cycle.
 func (s *Scanner) save(ctx context.Context) {
 	s.keeper.flush(ctx)
-	if s.keeper == nil || !s.recalled {
+	s.savePulses(ctx)
+}
+
+// savePulses is for the lane and for whoever keeps heartbeats: one at a time,
+// so that no older state of a pulse is written over a newer one.
+func (s *Scanner) savePulses(ctx context.Context) {
+	if s.keeper == nil || !s.recalled.Load() {
 		return
 	}
+	s.saving.Lock()
+	defer s.saving.Unlock()
 	fresh := s.pulses.unsaved(s.name)
 	if len(fresh) == 0 {
 		return

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/reaperd/reaperd/pkg/lease"
 	"github.com/reaperd/reaperd/pkg/providers"
 	"github.com/reaperd/reaperd/pkg/providers/fake"
 	"github.com/reaperd/reaperd/pkg/scan"
@@ -61,6 +62,20 @@ func (f *faulty) SavePulses(ctx context.Context, ps []store.Pulse) error {
 		return err
 	}
 	return f.Memory.SavePulses(ctx, ps)
+}
+
+func (f *faulty) Leases(ctx context.Context) ([]lease.Lease, error) {
+	if err := f.meet("leases"); err != nil {
+		return nil, err
+	}
+	return f.Memory.Leases(ctx)
+}
+
+func (f *faulty) SaveLeases(ctx context.Context, ls []lease.Lease) error {
+	if err := f.meet("save leases"); err != nil {
+		return err
+	}
+	return f.Memory.SaveLeases(ctx, ls)
 }
 
 // lasting is a state on disk and the world around it, which outlive one daemon.
@@ -188,20 +203,22 @@ policies:
 func TestAStateThatCannotBeSavedIsSavedLater(t *testing.T) {
 	lives(t, func(t *testing.T, l *lasting) {
 		ageless(l)
-		d := l.start(t, func(f *faulty) { f.fail("save", 3) })
+		d := l.start(t, func(f *faulty) { f.fail("save", 70) })
 		first := l.clock.Now()
-		pass(70 * time.Second)
+		pass(65 * time.Second)
 		equal(t, "kept while it fails", len(d.pulses(t)), 0)
 		equal(t, "scans", d.scanned(), 3)
-		d.want(3, "store_errors_total", "op=save")
+		d.want(0, "hears_heartbeats")
 		equal(t, "told", d.lines("the state does not work, and reaperd goes on without"), 1)
-		pass(70 * time.Second)
+		pass(10 * time.Second)
+		d.want(70, "store_errors_total", "op=save")
+		d.want(1, "hears_heartbeats")
 		ps := d.pulses(t)
 		if len(ps) != 1 || !ps[0].FirstSeen.Equal(first) {
 			t.Errorf("kept %+v, first seen %s", ps, first)
 		}
 		equal(t, "told", d.lines("the state works again"), 1)
-		equal(t, "saves", d.saves(), 4)
+		equal(t, "saves", d.saves(), 71)
 	})
 }
 

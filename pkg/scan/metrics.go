@@ -26,6 +26,13 @@ type Metrics struct {
 	errors       *prometheus.CounterVec
 	malformedTag *prometheus.CounterVec
 	memoryErrors *prometheus.CounterVec
+	degraded     *prometheus.GaugeVec
+	skew         *prometheus.GaugeVec
+	resurrected  *prometheus.CounterVec
+	heartbeats   *prometheus.CounterVec
+	hearing      prometheus.Gauge
+	clockSteps   prometheus.Counter
+	blindness    prometheus.Counter
 }
 
 // The results of a scan, as a metric label.
@@ -63,12 +70,29 @@ func NewMetrics(reg prometheus.Registerer, clock Clock, targets []Target, polici
 		errors:       counter("provider_errors_total", "Failed calls to the provider.", "provider", "op", "cause"),
 		malformedTag: counter("malformed_tags_total", "Tags that a policy reads and that cannot be understood, once a sandbox.", "provider"),
 		memoryErrors: counter("store_errors_total", "Failed uses of the state: what was to be loaded, saved, written to history, pruned.", "op"),
+		degraded:     gauge("provider_degraded", "Whether nothing is stopped on the provider because its calls ran out of time.", "provider"),
+		skew:         gauge("provider_clock_skew_seconds", "By how much the provider's clock is ahead of this machine's, by its latest answers.", "provider"),
+		resurrected:  counter("resurrected_total", "Reclaimed sandboxes that ran again.", "provider"),
+		heartbeats:   counter("heartbeats_total", "Heartbeats, renewals and releases of leases, by how they were taken.", "outcome"),
+		hearing: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "reaperd_hears_heartbeats", Help: "0 while heartbeats cannot be heard or kept, and no limit judges by them.",
+		}),
+		clockSteps: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "reaperd_clock_steps_total", Help: "Times that the wall clock was set by more than clock.max_skew.",
+		}),
+		blindness: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "reaperd_blindness_total", Help: "Times that reaperd was not there to hear heartbeats: it was stopped, starved, or the machine slept.",
+		}),
+	}
+	for _, o := range heardOutcomes() {
+		m.heartbeats.WithLabelValues(o)
 	}
 	for _, op := range memoryOps() {
 		m.memoryErrors.WithLabelValues(op)
 	}
 	reg.MustRegister(m.inventory, m.reclaims, m.lateness, m.uptime, m.cost, m.scans,
-		m.scanDuration, m.up, m.lastSuccess, m.errors, m.malformedTag, m.memoryErrors)
+		m.scanDuration, m.up, m.lastSuccess, m.errors, m.malformedTag, m.memoryErrors,
+		m.degraded, m.skew, m.resurrected, m.heartbeats, m.hearing, m.clockSteps, m.blindness)
 	for _, t := range targets {
 		m.create(t, policies)
 	}
@@ -76,7 +100,7 @@ func NewMetrics(reg prometheus.Registerer, clock Clock, targets []Target, polici
 }
 
 func (m *Metrics) create(t Target, policies *policy.Set) {
-	for _, v := range []*prometheus.CounterVec{m.uptime, m.malformedTag} {
+	for _, v := range []*prometheus.CounterVec{m.uptime, m.malformedTag, m.resurrected} {
 		v.WithLabelValues(t.Name)
 	}
 	if t.PricePerHour > 0 {
@@ -85,11 +109,12 @@ func (m *Metrics) create(t Target, policies *policy.Set) {
 	m.lateness.WithLabelValues(t.Name)
 	m.scanDuration.WithLabelValues(t.Name)
 	m.up.WithLabelValues(t.Name)
+	m.degraded.WithLabelValues(t.Name)
 	m.lastSuccess.WithLabelValues(t.Name)
 	for _, result := range []string{scanSuccess, scanPartial, scanError} {
 		m.scans.WithLabelValues(t.Name, result)
 	}
-	for _, op := range []string{opList, opGet, opStop, opIdentity} {
+	for _, op := range ops() {
 		for _, c := range providers.Causes() {
 			m.errors.WithLabelValues(t.Name, op, string(c))
 		}
@@ -120,10 +145,10 @@ func (m *Metrics) reload(targets []Target, policies *policy.Set) {
 // forget takes away everything that was counted of a provider.
 func (m *Metrics) forget(provider string) {
 	labels := prometheus.Labels{"provider": provider}
-	for _, v := range []*prometheus.CounterVec{m.reclaims, m.uptime, m.cost, m.scans, m.errors, m.malformedTag} {
+	for _, v := range []*prometheus.CounterVec{m.reclaims, m.uptime, m.cost, m.scans, m.errors, m.malformedTag, m.resurrected} {
 		v.DeletePartialMatch(labels)
 	}
-	for _, v := range []*prometheus.GaugeVec{m.up, m.lastSuccess} {
+	for _, v := range []*prometheus.GaugeVec{m.up, m.lastSuccess, m.degraded, m.skew} {
 		v.DeletePartialMatch(labels)
 	}
 	m.lateness.DeletePartialMatch(labels)
@@ -138,6 +163,14 @@ func (m *Metrics) callFailed(provider, op string, c providers.Cause) {
 	default:
 		m.errors.WithLabelValues(provider, op, string(c)).Inc()
 	}
+}
+
+func (m *Metrics) hears(yes bool) {
+	if yes {
+		m.hearing.Set(1)
+		return
+	}
+	m.hearing.Set(0)
 }
 
 func (m *Metrics) memoryFailed(op string) { m.memoryErrors.WithLabelValues(op).Inc() }

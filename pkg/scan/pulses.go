@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/reaperd/reaperd/pkg/lease"
 	"github.com/reaperd/reaperd/pkg/policy"
 	"github.com/reaperd/reaperd/pkg/providers"
 )
@@ -14,26 +15,73 @@ const remembered = 7 * 24 * time.Hour
 
 // pulses is what reaperd itself remembers of one provider's sandboxes.
 type pulses struct {
+	leases *lease.Book
+
 	mu    sync.Mutex
 	kept  map[pulseKey]*pulse
+	ids   ids
 	lists int
+	dirty bool // something besides the last sights is not saved
 }
 
 type pulseKey struct{ id, revision string }
 
+func keyOf(sb *providers.Sandbox) pulseKey { return pulseKey{sb.ID, sb.Revision} }
+
+// pulse is what is remembered of one sandbox.
 type pulse struct {
-	policy.Pulse
-	lastSeen time.Time
-	state    providers.State // when it was last seen and could be read
-	list     int             // the number of the last list that had it
-	// ended: it was recorded as reclaimed or gone, and not looked at alive since.
-	ended bool
+	firstSeen, lastSeen, stateSince, lastBeat stamp
+	run
+
+	state providers.State // when it was last seen and could be read
+	list  int             // the number of the last list that had it
+	ended end             // how it was recorded to have ended, if it was not seen alive since
 	// told holds what was already counted and logged of this sandbox, so that
 	// each such thing is told once.
 	told map[string]bool
 
-	saved     bool      // whether all but lastSeen is as it was saved
-	savedSeen time.Time // lastSeen as it was saved
+	saved     bool  // whether all but lastSeen is as it was saved
+	savedSeen stamp // lastSeen as it was saved
+}
+
+// stamp is a time in a third of the space: nanoseconds since 1970, 0 for none.
+// There is one set for every sandbox that was seen within a week.
+type stamp int64
+
+func stampOf(t time.Time) stamp {
+	if t.Before(time.Unix(0, 1)) || t.After(lastStamp) { // no time, as far as that goes
+		return 0
+	}
+	return stamp(t.UnixNano())
+}
+
+// lastStamp is the end of what fits.
+var lastStamp = time.Unix(0, 1<<63-1)
+
+func (s stamp) time() time.Time {
+	if s == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(s)).UTC()
+}
+
+// end is how a sandbox ended: by an action of reaperd's, or gone without it.
+type end string
+
+const (
+	notEnded   end = ""
+	goneItself end = "gone"
+)
+
+// outlived says whether a sandbox that ended so is alive again, by the state
+// in which it was looked at.
+func (e end) outlived(s providers.State) bool {
+	switch e {
+	case notEnded, goneItself, end(providers.ActionPause): // that one may be resumed by right
+		return false
+	default:
+		return running(s) && !s.Satisfies(providers.Action(e))
+	}
 }
 
 func (p *pulse) tell(what string) {
@@ -43,88 +91,152 @@ func (p *pulse) tell(what string) {
 	p.told[what] = true
 }
 
-func newPulses() *pulses { return &pulses{kept: map[pulseKey]*pulse{}} }
+func newPulses(leases *lease.Book) *pulses {
+	return &pulses{leases: leases, kept: map[pulseKey]*pulse{}, ids: newIDs()}
+}
 
 // see joins each sandbox of a list with what is remembered of it. One that
-// stands in the list twice, as pages that shift make it, is taken once.
-func (p *pulses) see(seen []providers.Sandbox, now time.Time) []policy.Facts {
+// stands in the list twice, as pages that shift make it, is taken once. back
+// are those that had been ended and are listed as alive.
+func (p *pulses) see(seen []providers.Sandbox, m moment) (facts []policy.Facts, back []providers.Sandbox) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lists++
-	facts := make([]policy.Facts, 0, len(seen))
+	facts = make([]policy.Facts, 0, len(seen))
 	for i := range seen {
-		known := p.touch(&seen[i], now)
+		sb := &seen[i]
+		known := p.touch(sb, m.now)
 		if known.list == p.lists {
 			continue
 		}
 		known.list = p.lists
-		facts = append(facts, policy.Facts{Sandbox: seen[i], Pulse: known.Pulse})
+		if known.ended.outlived(sb.State) {
+			back = append(back, *sb)
+		}
+		facts = append(facts, p.join(sb, known, m))
 	}
 	for k, known := range p.kept {
-		if now.Sub(known.lastSeen) > remembered {
+		if m.now.Sub(known.lastSeen.time()) > remembered {
 			delete(p.kept, k)
+			p.ids.forget(k.id)
 		}
 	}
-	return facts
+	return facts, back
 }
 
-// look joins one sandbox, looked at by itself at now, with what is remembered
-// of it.
-func (p *pulses) look(sb providers.Sandbox, now time.Time) policy.Facts {
+// look joins one sandbox, looked at by itself, with what is remembered of it.
+// back says that it is alive again after reaperd had ended it.
+func (p *pulses) look(sb providers.Sandbox, m moment) (f policy.Facts, back bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	known := p.touch(&sb, now)
-	known.saved = known.saved && !known.ended
-	known.ended = false
-	return policy.Facts{Sandbox: sb, Pulse: known.Pulse}
+	known := p.touch(&sb, m.now)
+	back = known.ended.outlived(sb.State)
+	if known.ended != notEnded && !sb.State.Satisfies(providers.Action(known.ended)) {
+		known.ended = notEnded
+		p.change(known)
+	}
+	return p.join(&sb, known, m), back
 }
 
-// end notes that the sandbox ended, and says whether that was known: a list
-// may go on showing what is gone.
-func (p *pulses) end(sb providers.Sandbox) (known bool) {
+// again brings the pulse in facts up to date, without another sight.
+func (p *pulses) again(f *policy.Facts, m moment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	k := p.kept[pulseKey{sb.ID, sb.Revision}]
+	if known := p.kept[keyOf(&f.Sandbox)]; known != nil {
+		f.Pulse = p.pulse(&f.Sandbox, known, m)
+	}
+}
+
+// end notes how the sandbox ended, and says whether that was known: a list may
+// go on showing what is gone.
+func (p *pulses) end(sb providers.Sandbox, how end) (known bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k := p.kept[keyOf(&sb)]
 	if k == nil {
 		return false
 	}
-	known, k.ended = k.ended, true
-	k.saved = k.saved && known
+	known = k.ended == how || k.ended == end(providers.ActionRemove)
+	if k.ended != how {
+		k.ended = how
+		p.change(k)
+	}
 	return known
 }
 
-func (p *pulses) touch(sb *providers.Sandbox, now time.Time) *pulse {
-	k := pulseKey{sb.ID, sb.Revision}
+// change notes that there is something to save.
+func (p *pulses) change(known *pulse) {
+	known.saved = false
+	p.dirty = true
+}
+
+// over says whether the sandbox with that id was recorded to be gone.
+func (p *pulses) over(id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known := p.ids.latest[id]
+	return known != nil && (known.ended == goneItself || known.ended == end(providers.ActionRemove))
+}
+
+func (p *pulses) touch(sb *providers.Sandbox, at time.Time) *pulse {
+	now := stampOf(at)
+	k := keyOf(sb)
 	known := p.kept[k]
 	if known == nil {
-		known = &pulse{Pulse: policy.Pulse{FirstSeen: now}}
+		known = &pulse{firstSeen: now}
 		p.kept[k] = known
+		p.dirty = true
+	}
+	p.ids.note(sb.ID, known)
+	// The run is followed before the state is, of which it asks what it was.
+	if next := known.follow(sb, known.state); next != known.run {
+		known.run = next
+		p.change(known)
 	}
 	// A state that could not be read says nothing: the one before it may well
 	// still hold.
 	if sb.State != known.state && sb.State != providers.StateUnknown {
-		known.state, known.StateSince, known.saved = sb.State, now, false
+		known.state, known.stateSince = sb.State, now
+		p.change(known)
 	}
-	// What a clock that had run ahead has stamped.
-	if now.Before(known.FirstSeen) {
-		known.FirstSeen, known.saved = now, false
-	}
-	if now.Before(known.StateSince) {
-		known.StateSince, known.saved = now, false
+	for _, t := range []*stamp{&known.firstSeen, &known.stateSince, &known.lastBeat} {
+		if *t > now { // a clock that had run ahead has stamped it
+			*t = now
+			p.change(known)
+		}
 	}
 	known.lastSeen = now
 	return known
+}
+
+// join gives the facts of a sandbox. It shares nothing with what is remembered.
+func (p *pulses) join(sb *providers.Sandbox, known *pulse, m moment) policy.Facts {
+	f := policy.Facts{Sandbox: *sb, Pulse: p.pulse(sb, known, m)}
+	f.Started = known.startOf(sb)
+	inOurTime(&f.Sandbox, m.ahead)
+	return f
+}
+
+func (p *pulses) pulse(sb *providers.Sandbox, known *pulse, m moment) policy.Pulse {
+	out := policy.Pulse{
+		FirstSeen: known.firstSeen.time(), StateSince: known.stateSince.time(), LastBeat: known.lastBeat.time(),
+		BlindUntil: m.heard,
+	}
+	if key, names := sb.Tags[policy.LeaseTag]; names {
+		out.Leases = p.leases.Cover(key, m.now)
+	}
+	return out
 }
 
 // firstTime says whether what is told of the sandbox for the first time.
 func (p *pulses) firstTime(sb providers.Sandbox, what string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	known := p.kept[pulseKey{sb.ID, sb.Revision}]
+	known := p.kept[keyOf(&sb)]
 	if known == nil || known.told[what] {
 		return false
 	}
 	known.tell(what)
-	known.saved = false
+	p.change(known)
 	return true
 }

@@ -4,12 +4,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reaperd/reaperd/pkg/lease"
 	"github.com/reaperd/reaperd/pkg/providers"
 )
 
 func TestSinceWhenAStateHolds(t *testing.T) {
 	at := func(minute int) time.Time { return time.Date(2026, 11, 30, 12, minute, 0, 0, time.UTC) }
-	p := newPulses()
+	p := newPulses(lease.NewBook(time.Hour))
 	for _, step := range []struct {
 		minute int
 		state  providers.State
@@ -25,8 +26,8 @@ func TestSinceWhenAStateHolds(t *testing.T) {
 		{1, providers.StateRunning, 1, "the clock was set back: no stamp may lie ahead"},
 	} {
 		sb := providers.Sandbox{Ref: providers.Ref{Provider: "p", ID: "a"}, Revision: "1", State: step.state}
-		got := p.look(sb, at(step.minute)).Pulse
-		if !got.StateSince.Equal(at(step.since)) {
+		facts, _ := p.look(sb, moment{now: at(step.minute)})
+		if got := facts.Pulse; !got.StateSince.Equal(at(step.since)) {
 			t.Errorf("%s: since %s, want %s", step.why, got.StateSince, at(step.since))
 		}
 	}

@@ -72,23 +72,29 @@ var errSelf = errors.New("reaperd itself runs there, and does not stop itself")
 
 // reclaim takes one that the policies say is due through the door.
 func (s *Scanner) reclaim(ctx context.Context, it policy.Item) Result {
-	return s.door(ctx, it, func(f *policy.Facts, now time.Time) policy.Decision {
-		return s.policies.Evaluate(f, now)
+	return s.door(ctx, it, func(f *policy.Facts, m moment) (policy.Decision, time.Time) {
+		d := s.policies.Evaluate(f, m.now)
+		if d.Verdict != policy.Reclaim {
+			return d, time.Time{}
+		}
+		_, until := m.suspicion(d)
+		return d, until
 	})
 }
 
 // order takes one that an operator wants stopped through the door: nothing is
 // judged again, save that reaperd does not stop itself.
 func (s *Scanner) order(ctx context.Context, it policy.Item) Result {
-	return s.door(ctx, it, func(*policy.Facts, time.Time) policy.Decision {
+	return s.door(ctx, it, func(*policy.Facts, moment) (policy.Decision, time.Time) {
 		d := it.Decision
 		d.Verdict = policy.Reclaim
-		return d
+		return d, time.Time{}
 	})
 }
 
-// judge decides, at a fresh now, of a sandbox that was just looked at again.
-type judge func(f *policy.Facts, now time.Time) policy.Decision
+// judge decides, at a fresh moment, of a sandbox that was just looked at again.
+// Where the clocks speak against the decision, held says until when.
+type judge func(f *policy.Facts, m moment) (d policy.Decision, held time.Time)
 
 // door is the one way to reclaim a sandbox: look again, judge again, stop,
 // verify, record. ctx does not end with the daemon: one begun is finished.
@@ -111,9 +117,9 @@ func (s *Scanner) finish(ctx context.Context, r Result) Result {
 	case OutcomeFailed:
 		r.Outcome, r.repeat = s.retries.failed(r)
 	case OutcomeGone:
-		r.repeat = s.pulses.end(sb)
+		r.repeat = s.pulses.end(sb, goneItself)
 	case OutcomeReclaimed:
-		s.pulses.end(sb)
+		s.pulses.end(sb, end(r.Item.Decision.Action.Action))
 	}
 	news := s.record(r)
 	s.chronicle(ctx, r, news)
@@ -146,9 +152,7 @@ func (s *Scanner) settle(ctx context.Context, plan policy.Plan) []Result {
 }
 
 func (s *Scanner) attempt(ctx context.Context, it policy.Item, j judge) Result {
-	again, err := call(ctx, s, opGet, s.target.Timeout, func(ctx context.Context) (providers.Sandbox, error) {
-		return s.target.Provider.Get(ctx, it.Facts.ID)
-	})
+	again, err := s.get(ctx, it.Facts.ID)
 	switch {
 	case errors.Is(err, providers.ErrNotFound):
 		return Result{Item: it, Outcome: OutcomeGone}
@@ -159,25 +163,26 @@ func (s *Scanner) attempt(ctx context.Context, it policy.Item, j judge) Result {
 	case again.Self, it.Facts.Self:
 		return Result{Item: it, Outcome: OutcomeSpared, Err: errSelf}
 	}
-	now := s.clock.Now()
-	it.Facts = s.pulses.look(again, now)
-	d := j(&it.Facts, now)
+	m := s.moment()
+	it.Facts = s.saw(again, m)
+	d, held := j(&it.Facts, m)
 	if d.Verdict != policy.Reclaim {
 		return Result{Item: it, Outcome: OutcomeSpared, next: d.Next} // with the decision that no longer holds
 	}
 	it.Decision = d
+	if !held.IsZero() {
+		return Result{Item: it, Outcome: OutcomeHeld, next: held}
+	}
 	intent := s.intend(ctx, it)
-	r := s.stop(ctx, it)
+	r := s.stop(ctx, it, again)
 	r.intent = intent
 	return r
 }
 
-// stop sends the stop of a sandbox that was just looked at, and proves it.
-func (s *Scanner) stop(ctx context.Context, it policy.Item) Result {
-	sb := it.Facts.Sandbox
-	_, err := call(ctx, s, opStop, it.Decision.Action.Grace+stopMargin, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, s.target.Provider.Stop(ctx, sb, it.Decision.Action)
-	})
+// stop sends the stop of a sandbox that was just looked at, and proves it. sb
+// is as its provider told it.
+func (s *Scanner) stop(ctx context.Context, it policy.Item, sb providers.Sandbox) Result {
+	err := s.send(ctx, sb, it.Decision.Action)
 	switch {
 	case errors.Is(err, providers.ErrDryRun):
 		return Result{Item: it, Outcome: OutcomeDryRun}
@@ -210,7 +215,7 @@ func (s *Scanner) prove(ctx context.Context, sb providers.Sandbox, action provid
 		if !s.clock.Now().Before(until) {
 			return err
 		}
-		wait(ctx, s.clock, pause, nil)
+		wait(ctx, s.clock, pause, nil, nil)
 		pause = min(2*pause, time.Second)
 	}
 }
@@ -218,9 +223,7 @@ func (s *Scanner) prove(ctx context.Context, sb providers.Sandbox, action provid
 // look says whether the sandbox is what the action makes of it. If it is not,
 // or that could not be seen, the error says which.
 func (s *Scanner) look(ctx context.Context, sb providers.Sandbox, action providers.Action) (ended bool, err error) {
-	now, err := call(ctx, s, opGet, s.target.Timeout, func(ctx context.Context) (providers.Sandbox, error) {
-		return s.target.Provider.Get(ctx, sb.ID)
-	})
+	now, err := s.get(ctx, sb.ID)
 	switch {
 	case errors.Is(err, providers.ErrNotFound):
 		return true, nil

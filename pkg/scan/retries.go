@@ -1,6 +1,7 @@
 package scan
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -22,9 +23,11 @@ type try struct {
 	item   policy.Item // as it was last tried
 	sent   bool        // the provider took a stop, or may have taken it
 	failed int
-	last   time.Time
-	pause  time.Duration
-	pauses *backoff.ExponentialBackOff
+	// throttled: a try ended because the provider was throttled.
+	throttled bool
+	last      time.Time
+	pause     time.Duration
+	pauses    *backoff.ExponentialBackOff
 }
 
 func newRetries(attempts int) *retries {
@@ -42,7 +45,7 @@ func (r *retries) allow(attempts int) {
 func (r *retries) ready(sb providers.Sandbox, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t := r.tries[pulseKey{sb.ID, sb.Revision}]
+	t := r.tries[keyOf(&sb)]
 	// A clock that was set back would make the pause as long as the step.
 	return t == nil || now.Before(t.last) || now.Sub(t.last) >= t.pause
 }
@@ -51,7 +54,7 @@ func (r *retries) ready(sb providers.Sandbox, now time.Time) bool {
 func (r *retries) next(sb providers.Sandbox) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t := r.tries[pulseKey{sb.ID, sb.Revision}]
+	t := r.tries[keyOf(&sb)]
 	if t == nil {
 		return time.Time{}
 	}
@@ -64,7 +67,7 @@ func (r *retries) next(sb providers.Sandbox) time.Time {
 func (r *retries) failed(res Result) (o Outcome, repeat bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	k := pulseKey{res.Item.Facts.ID, res.Item.Facts.Revision}
+	k := keyOf(&res.Item.Facts.Sandbox)
 	t := r.tries[k]
 	if t == nil {
 		t = &try{pauses: backoff.NewExponentialBackOff()}
@@ -73,6 +76,12 @@ func (r *retries) failed(res Result) (o Outcome, repeat bool) {
 	}
 	t.item = res.Item
 	t.sent = t.sent || res.sent
+	if errors.Is(res.Err, providers.ErrThrottled) { // no fault of the sandbox's
+		repeat = t.throttled
+		t.throttled = true
+		t.last, t.pause = res.At, 0 // it is the provider that is left alone
+		return OutcomeFailed, repeat
+	}
 	t.failed++
 	t.last, t.pause = res.At, t.pauses.NextBackOff()
 	if t.failed >= r.attempts {
@@ -85,7 +94,7 @@ func (r *retries) failed(res Result) (o Outcome, repeat bool) {
 func (r *retries) failures(sb providers.Sandbox) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if t := r.tries[pulseKey{sb.ID, sb.Revision}]; t != nil {
+	if t := r.tries[keyOf(&sb)]; t != nil {
 		return t.failed
 	}
 	return 0
@@ -95,7 +104,7 @@ func (r *retries) failures(sb providers.Sandbox) int {
 func (r *retries) sent(sb providers.Sandbox) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t := r.tries[pulseKey{sb.ID, sb.Revision}]
+	t := r.tries[keyOf(&sb)]
 	return t != nil && t.sent
 }
 
@@ -103,7 +112,7 @@ func (r *retries) sent(sb providers.Sandbox) bool {
 func (r *retries) forget(sb providers.Sandbox) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.tries, pulseKey{sb.ID, sb.Revision})
+	delete(r.tries, keyOf(&sb))
 }
 
 // unsettled gives the sandboxes that are no longer due in plan and whose stop

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -32,19 +33,26 @@ type Scanner struct {
 	retries  *retries
 	doors    *doors
 	brake    *brake
+	suspects map[pulseKey]cause // the due ones that the clocks speak against
+	health   health
+	guard    *guard
 	agenda   agenda
+	news     *news
 	keeper   *keeper
+	saving   sync.Mutex
 	orphans  []store.Entry // intents of an earlier reaperd that are not resolved
 
 	identified bool
-	duplicate  error // why it was refused, until it says that it is another place
-	unreadable int   // of the last list
-	recalled   bool  // what is remembered of before was loaded
-	down       bool  // whether the last look failed, for logging on change only
+	duplicate  error       // why it was refused, until it says that it is another place
+	unreadable int         // of the last list
+	skewed     bool        // whether its clock was too far from ours, for logging on change only
+	recalled   atomic.Bool // what is remembered of before was loaded
+	down       bool        // whether the last look failed, for logging on change only
 
 	cancel context.CancelFunc // ends its lane; nil before it runs
 	over   chan struct{}      // closed when its lane has ended
 	poke   chan struct{}      // ends its rest
+	places int                // how many providers it has had, by reloads
 
 	mu      sync.Mutex
 	pending *renewal
@@ -87,10 +95,15 @@ func (s *Scanner) Look(ctx context.Context) (policy.Plan, error) {
 		s.down = false
 		s.log.Info("provider answers again")
 	}
-	now := s.clock.Now()
-	plan := policy.NewPlan(s.policies, s.pulses.see(sandboxes, now), now)
+	s.listed()
+	m := s.moment()
+	s.tellSkew(m)
+	facts, back := s.pulses.see(sandboxes, m)
+	s.checkBack(ctx, back)
+	plan := policy.NewPlan(s.policies, facts, m.now)
 	s.tell(plan)
 	s.brake.keepOnly(plan)
+	s.clear(plan)
 	s.metrics.looked(s, plan)
 	return plan, nil
 }
@@ -190,8 +203,9 @@ func (s *Scanner) Cycle(ctx context.Context) Report {
 	r.Plan, r.Err = s.Look(ctx)
 	if r.Err == nil {
 		r.Results = s.settle(ctx, r.Plan)
-		r.Results = append(r.Results, s.reclaimAll(ctx, r.Plan, r.Plan.Reclaim())...)
-		s.agenda.begin(r.Plan, r.Results, s.retries)
+		results, later := s.reclaimAll(ctx, r.Plan, r.Plan.Reclaim(), s.moment())
+		r.Results = append(r.Results, results...)
+		s.agenda.begin(r.Plan, r.Results, s.retries, later)
 		s.metrics.reclaimed(s, r.Plan, r.Results)
 	}
 	if r.Err == nil || ctx.Err() == nil {
@@ -209,43 +223,51 @@ func (s *Scanner) tellScanned(r Report, began time.Time) {
 	}
 }
 
-// reclaimAll takes what is due, not waiting for its next try and not held by
-// the brake, through the door. plan is the inventory that it is from. Once a
-// reload came no more are begun.
-func (s *Scanner) reclaimAll(ctx context.Context, plan policy.Plan, due []policy.Item) []Result {
-	now := s.clock.Now()
+// reclaimAll takes what is due, not waiting for its next try and not held,
+// through the door. plan is the inventory that it is from. Once a reload came
+// or the provider turned out to be unfit no more are begun; those not begun
+// are to be judged again at later, if that is not zero.
+func (s *Scanner) reclaimAll(ctx context.Context, plan policy.Plan, due []policy.Item, m moment) (results []Result, later time.Time) {
 	due = slices.DeleteFunc(due, func(it policy.Item) bool {
-		return !s.retries.ready(it.Facts.Sandbox, now) || s.orphaned(it.Facts.Sandbox)
+		return !s.retries.ready(it.Facts.Sandbox, m.now) || s.orphaned(it.Facts.Sandbox)
 	})
-	due, holds := s.brake.admit(due, plan, now)
-	results := s.hold(holds, now)
+	due, holds := s.distrust(due, m)
+	due, braked := s.brake.admit(due, plan, m.now)
+	results = s.hold(append(holds, braked...), m.now)
+	if len(due) == 0 {
+		return results, time.Time{}
+	}
+	if later, fit := s.fit(ctx, len(due)); !fit {
+		return results, later
+	}
 	var mu sync.Mutex
 	s.each(ctx, due, func(ctx context.Context, it policy.Item) {
-		if s.renewing() {
-			return // it is judged anew at once
+		if s.renewing() || s.unfit() {
+			return // it is judged anew
 		}
 		r := s.reclaim(ctx, it)
 		mu.Lock()
 		defer mu.Unlock()
 		results = append(results, r)
 	})
-	return results
+	later, _ = s.health.resting(s.clock.Now())
+	return results, later
 }
 
-// hold records what the brake holds, each once.
+// hold records what is held, each once.
 func (s *Scanner) hold(holds []hold, now time.Time) []Result {
-	first := 0
+	first := map[cause]int{}
 	results := make([]Result, len(holds))
 	for i, h := range holds {
 		results[i] = Result{Item: h.Item, Outcome: OutcomeHeld, At: now, next: h.until, repeat: h.again}
 		if !h.again {
-			first++
+			first[h.cause]++
 			s.metrics.record(s, results[i])
 		}
 	}
-	if first > 0 {
-		s.log.Warn("too many are due at once: some are held, and go if they still are due then",
-			zap.Int("held", first), zap.Duration("for", s.brake.Confirm))
+	for why, n := range first {
+		s.log.Warn("some that are due are held, and go if they still are due then",
+			zap.String("because", why.because()), zap.Int("held", n))
 	}
 	return results
 }

@@ -33,7 +33,11 @@ const (
 	opGet      = "get"
 	opStop     = "stop"
 	opIdentity = "identity"
+	opProbe    = "probe"
+	opWatch    = "watch"
 )
+
+func ops() []string { return []string{opList, opGet, opStop, opIdentity, opProbe, opWatch} }
 
 // panicked is what becomes of a provider's call that panics.
 type panicked struct {
@@ -43,18 +47,22 @@ type panicked struct {
 
 func (p *panicked) Error() string { return fmt.Sprintf("the provider's code panicked: %v", p.value) }
 
-// call makes one call to a provider under its own deadline, counts its
+// call makes one call to a provider under its own deadline (0: none), counts its
 // failure, and turns a panic into an error so that it costs nobody else. What
 // the end of ctx itself cut short is no failure of the provider's.
 func call[T any](ctx context.Context, s *Scanner, op string, limit time.Duration, f func(context.Context) (T, error)) (out T, err error) {
-	limited, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
+	limited := ctx
+	if limit > 0 {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%s: %w", op, &panicked{p, debug.Stack()})
 		}
 		if err != nil && ctx.Err() == nil {
-			s.metrics.callFailed(s.target.Name, op, providers.CauseOf(err))
+			s.metrics.callFailed(s.name, op, providers.CauseOf(err))
 		}
 	}()
 	return f(limited)

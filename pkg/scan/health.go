@@ -1,0 +1,199 @@
+package scan
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/reaperd/reaperd/pkg/providers"
+)
+
+// The measures of a provider's health.
+const (
+	// sickAfter is how many different sandboxes' calls in a row have to run out
+	// of time.
+	sickAfter = 3
+	// probeFrom is how many have to be due at once for the provider to be
+	// probed first: fewer show by themselves whether it is fit.
+	probeFrom = sickAfter + 1
+	// probeTimeout bounds a probe, and probePause is the time between two.
+	probeTimeout = 5 * time.Second
+	probePause   = 10 * time.Second
+	// throttlePause is for how long a provider that is throttled, and does not
+	// say for how long, is left alone, and throttleCap the most that is waited.
+	throttlePause = 5 * time.Second
+	throttleCap   = 5 * time.Minute
+)
+
+// health is whether a provider is fit to stop anything. A reaper that hammers
+// a sick engine is part of the outage.
+type health struct {
+	mu       sync.Mutex
+	late     []string // the sandboxes whose calls, the last ones in a row, ran out of time
+	degraded bool
+	rest     time.Time // until when it is left alone
+}
+
+// note takes in how a call for a sandbox went, and says whether the provider
+// is degraded by it.
+func (h *health) note(id string, err error, now time.Time) (degraded bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch providers.CauseOf(err) {
+	case providers.CauseTimeout:
+		if !slices.Contains(h.late, id) {
+			h.late = append(h.late, id)
+		}
+	case providers.CauseUnavailable: // says nothing of how it is when it is there
+	case providers.CauseThrottled:
+		h.throttled(err, now)
+	default:
+		h.late = nil
+	}
+	if h.degraded || len(h.late) < sickAfter {
+		return false
+	}
+	h.degraded, h.rest = true, now.Add(probePause)
+	return true
+}
+
+// throttled has the provider left alone for as long as it says.
+func (h *health) throttled(err error, now time.Time) {
+	pause := throttlePause
+	if t, ok := errors.AsType[providers.Throttled](err); ok {
+		pause = min(max(t.RetryAfter, 0), throttleCap)
+	}
+	if until := now.Add(pause); until.After(h.rest) {
+		h.rest = until
+	}
+}
+
+// slow takes in a list that failed, and says until when the next has to wait;
+// zero: it need not.
+func (h *health) slow(err error, now time.Time) time.Time {
+	if !errors.Is(err, providers.ErrThrottled) {
+		return time.Time{}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.throttled(err, now)
+	return h.rest
+}
+
+// probed takes in how a probe went.
+func (h *health) probed(err error, now time.Time) (changed, degraded bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	was := h.degraded
+	switch {
+	case err == nil:
+		h.degraded, h.late, h.rest = false, nil, time.Time{}
+	case was || providers.CauseOf(err) == providers.CauseTimeout:
+		h.degraded, h.rest = true, now.Add(probePause)
+	}
+	return h.degraded != was, h.degraded
+}
+
+// sick says whether the provider is degraded.
+func (h *health) sick() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.degraded
+}
+
+// resting gives until when the provider is left alone, if it is now.
+func (h *health) resting(now time.Time) (until time.Time, resting bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.rest.Sub(now) > throttleCap { // stamped by a clock that had run ahead
+		h.rest = time.Time{}
+	}
+	return h.rest, now.Before(h.rest)
+}
+
+// fit says whether the provider may be sent n stops now, and if not, when to
+// ask again. A degraded one has to answer a probe first.
+func (s *Scanner) fit(ctx context.Context, n int) (again time.Time, fit bool) {
+	now := s.clock.Now()
+	if until, resting := s.health.resting(now); resting {
+		return until, false
+	}
+	if !s.health.sick() && n < probeFrom {
+		return time.Time{}, true
+	}
+	p, ok := providers.As[providers.Prober](s.target.Provider)
+	if !ok {
+		return time.Time{}, !s.health.sick() // the next list is its probe
+	}
+	_, err := call(ctx, s, opProbe, probeTimeout, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, p.Probe(ctx)
+	})
+	if err != nil && ctx.Err() != nil {
+		return time.Time{}, false
+	}
+	now = s.clock.Now()
+	changed, degraded := s.health.probed(err, now)
+	s.tellHealth(changed, degraded)
+	if degraded {
+		return now.Add(probePause), false
+	}
+	return time.Time{}, true
+}
+
+// listed takes a list that was answered for a probe, where there is no other.
+func (s *Scanner) listed() {
+	if _, ok := providers.As[providers.Prober](s.target.Provider); ok || !s.health.sick() {
+		return
+	}
+	now := s.clock.Now()
+	if _, resting := s.health.resting(now); !resting {
+		s.tellHealth(s.health.probed(nil, now))
+	}
+}
+
+// tellHealth exports and logs a change.
+func (s *Scanner) tellHealth(changed, degraded bool) {
+	if !changed {
+		return
+	}
+	if !degraded {
+		s.metrics.degraded.WithLabelValues(s.name).Set(0)
+		s.log.Info("provider is fit again")
+		return
+	}
+	s.metrics.degraded.WithLabelValues(s.name).Set(1)
+	s.log.Warn("provider is degraded: nothing more is stopped there until a probe is answered")
+}
+
+// get looks at one sandbox.
+func (s *Scanner) get(ctx context.Context, id string) (providers.Sandbox, error) {
+	sb, err := call(ctx, s, opGet, s.target.Timeout, func(ctx context.Context) (providers.Sandbox, error) {
+		return s.target.Provider.Get(ctx, id)
+	})
+	s.tellHealth(s.noteHealth(id, err), true)
+	return sb, err
+}
+
+// send sends one stop.
+func (s *Scanner) send(ctx context.Context, sb providers.Sandbox, o providers.StopOptions) error {
+	_, err := call(ctx, s, opStop, o.Grace+stopMargin, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.target.Provider.Stop(ctx, sb, o)
+	})
+	s.tellHealth(s.noteHealth(sb.ID, err), true)
+	return err
+}
+
+func (s *Scanner) noteHealth(id string, err error) (degraded bool) {
+	return s.health.note(id, err, s.clock.Now())
+}
+
+// unfit says whether a batch under way has to end: what it has not begun waits.
+func (s *Scanner) unfit() bool {
+	if s.health.sick() {
+		return true
+	}
+	_, resting := s.health.resting(s.clock.Now())
+	return resting
+}
