@@ -46,7 +46,7 @@ func (d *deadlines) Pop() any {
 
 // begin takes up the plan of a list and what was done about it at once. Those
 // due that were not tried are judged again at later, if that is not zero.
-func (a *agenda) begin(plan policy.Plan, results []Result, r *retries, later time.Time) {
+func (a *agenda) begin(plan policy.Plan, results []Result, r *retries, later, now time.Time) {
 	*a = agenda{known: true, plan: plan, done: map[int]bool{}}
 	at := map[pulseKey]int{}
 	for i := range plan.Items {
@@ -57,7 +57,7 @@ func (a *agenda) begin(plan policy.Plan, results []Result, r *retries, later tim
 		}
 		a.remind(i, it.Decision.Next)
 	}
-	a.note(results, at, r, later)
+	a.note(results, at, r, later, now)
 }
 
 // put takes in an item as it was looked at since the list.
@@ -130,7 +130,7 @@ func (a *agenda) remind(item int, at time.Time) {
 // note takes in what became of the due items, given by where they stand in the
 // plan. One without a result was not tried, and waits for its next try, or
 // until later.
-func (a *agenda) note(results []Result, at map[pulseKey]int, r *retries, later time.Time) {
+func (a *agenda) note(results []Result, at map[pulseKey]int, r *retries, later, now time.Time) {
 	a.results = append(a.results, results...)
 	for _, res := range results {
 		sb := res.Item.Facts.Sandbox
@@ -153,10 +153,12 @@ func (a *agenda) note(results []Result, at map[pulseKey]int, r *retries, later t
 		}
 	}
 	for _, i := range at {
-		if next := r.next(a.plan.Items[i].Facts.Sandbox); next.After(later) {
-			a.remind(i, next)
-		} else {
-			a.remind(i, later)
+		again := r.next(a.plan.Items[i].Facts.Sandbox)
+		if again.Before(later) {
+			again = later
+		}
+		if again.After(now) { // else it is the next list that brings it up: to ask at once would be to ask for ever
+			a.remind(i, again)
 		}
 	}
 }
@@ -202,7 +204,7 @@ func (s *Scanner) Wake(ctx context.Context) Report {
 	r := Report{Provider: s.target.Name}
 	var later time.Time
 	r.Results, later = s.reclaimAll(ctx, s.agenda.plan, due, m)
-	s.agenda.note(r.Results, at, s.retries, later)
+	s.agenda.note(r.Results, at, s.retries, later, s.clock.Now())
 	s.metrics.reclaimed(s, s.agenda.plan, s.agenda.results)
 	if len(r.Results) > 0 {
 		r.Plan = s.agenda.current()

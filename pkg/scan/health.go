@@ -62,8 +62,8 @@ func (h *health) note(id string, err error, now time.Time) (degraded bool) {
 // throttled has the provider left alone for as long as it says.
 func (h *health) throttled(err error, now time.Time) {
 	pause := throttlePause
-	if t, ok := errors.AsType[providers.Throttled](err); ok {
-		pause = min(max(t.RetryAfter, 0), throttleCap)
+	if t, ok := errors.AsType[providers.Throttled](err); ok && t.RetryAfter > 0 {
+		pause = min(t.RetryAfter, throttleCap)
 	}
 	if until := now.Add(pause); until.After(h.rest) {
 		h.rest = until
@@ -110,7 +110,10 @@ func (h *health) resting(now time.Time) (until time.Time, resting bool) {
 	if h.rest.Sub(now) > throttleCap { // stamped by a clock that had run ahead
 		h.rest = time.Time{}
 	}
-	return h.rest, now.Before(h.rest)
+	if !now.Before(h.rest) {
+		return time.Time{}, false
+	}
+	return h.rest, true
 }
 
 // fit says whether the provider may be sent n stops now, and if not, when to

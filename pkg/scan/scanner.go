@@ -205,7 +205,7 @@ func (s *Scanner) Cycle(ctx context.Context) Report {
 		r.Results = s.settle(ctx, r.Plan)
 		results, later := s.reclaimAll(ctx, r.Plan, r.Plan.Reclaim(), s.moment())
 		r.Results = append(r.Results, results...)
-		s.agenda.begin(r.Plan, r.Results, s.retries, later)
+		s.agenda.begin(r.Plan, r.Results, s.retries, later, s.clock.Now())
 		s.metrics.reclaimed(s, r.Plan, r.Results)
 	}
 	if r.Err == nil || ctx.Err() == nil {
