@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +19,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(roleVar) != "" {
+		asChild(os.Args[1])
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func registry() *prometheus.Registry {
 	reg := prometheus.NewRegistry()
