@@ -118,7 +118,7 @@ func TestABookAgreesWithANaiveOne(t *testing.T) {
 			for _, name := range slices.Sorted(maps.Keys(n)) {
 				want = append(want, *n[name])
 			}
-			if diff := cmp.Diff(want, b.All(), cmp.Comparer(func(a, b []Lease) bool { return slices.Equal(a, b) })); diff != "" {
+			if diff := cmp.Diff(want, b.All(), cmp.Comparer(slices.Equal[[]Lease])); diff != "" {
 				t.Fatalf("(-naive +book)\n%s", diff)
 			}
 		}
