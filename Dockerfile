@@ -37,6 +37,8 @@ COPY configs/ /etc/reaperd/
 USER 65532:65532
 # Mount a volume there to remember beyond the container's life.
 ENV STATE_DIRECTORY=/var/lib/reaperd
+# Where its socket is.
+ENV RUNTIME_DIRECTORY=/run/reaperd
 # Listens on the container's loopback unless REAPERD_HTTP_LISTEN=0.0.0.0:9480.
 EXPOSE 9480
 ENTRYPOINT ["/reaperd"]

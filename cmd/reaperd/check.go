@@ -74,10 +74,14 @@ func printCheck(w io.Writer, b *built, env environment, now time.Time) {
 	line("state.dsn", c.stateText(env))
 	line("state.history", duration.Format(c.State.History))
 	line("http.listen", c.HTTP.Listen)
+	line("http.token_file", c.tokenText())
+	line("socket", c.socketText(env))
 	line("scan.timeout", duration.Format(c.Scan.Timeout))
 	line("reclaim.attempts", c.Reclaim.Attempts)
 	line("brake", fmt.Sprintf("beyond %d or %v of those running within %s, each is held for %s",
 		c.Brake.MinCount, c.Brake.MaxFraction, duration.Format(c.Brake.Window), duration.Format(c.Brake.Confirm)))
+	line("clock.max_skew", duration.Format(c.Clock.MaxSkew))
+	line("leases.max_ttl", duration.Format(c.Leases.MaxTTL))
 	line("policies", strings.Join(c.files, ", "))
 	_ = t.Flush() // as for every print to the terminal
 
@@ -112,6 +116,27 @@ func (l *loaded) stateText(env environment) string {
 		return "none: what is remembered is lost when the daemon ends"
 	default:
 		return dsn
+	}
+}
+
+// tokenText says what has to be shown over TCP.
+func (l *loaded) tokenText() string {
+	if l.HTTP.TokenFile == "" {
+		return "none: nothing can be changed over TCP"
+	}
+	return l.HTTP.TokenFile
+}
+
+// socketText says where a daemon's socket would be, and whose.
+func (l *loaded) socketText(env environment) string {
+	path := l.socketPath(env)
+	switch {
+	case path == "":
+		return "none"
+	case l.Socket.Group == "":
+		return path + ", mode " + l.Socket.Mode
+	default:
+		return path + ", mode " + l.Socket.Mode + ", group " + l.Socket.Group
 	}
 }
 

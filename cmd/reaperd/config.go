@@ -36,8 +36,14 @@ type Config struct {
 		History time.Duration `yaml:"history" doc:"for how long the history of reclaims is kept"`
 	} `yaml:"state"`
 	HTTP struct {
-		Listen string `yaml:"listen" doc:"host:port of /metrics, /healthz and /readyz"`
+		Listen    string `yaml:"listen" doc:"host:port of /metrics, /healthz, /readyz and the API"`
+		TokenFile string `yaml:"token_file" doc:"the file of the token that whoever changes something over TCP has to show; empty: nobody may"`
 	} `yaml:"http"`
+	Socket struct {
+		Path  string `yaml:"path" doc:"of the unix socket, over which those who may connect may change things: auto, absolute, or empty for none"`
+		Mode  string `yaml:"mode" doc:"of the socket's file, in octal"`
+		Group string `yaml:"group" doc:"that the socket's file is given to, by name or number"`
+	} `yaml:"socket"`
 	Policies []string `yaml:"policies" doc:"files and globs, relative to the configuration file"`
 	Scan     struct {
 		Timeout time.Duration `yaml:"timeout" doc:"for one list of a provider, and for one look at a sandbox"`
@@ -51,6 +57,12 @@ type Config struct {
 		MaxFraction float64       `yaml:"max_fraction" doc:"the part of those running that may go within a window, if that is more"`
 		Confirm     time.Duration `yaml:"confirm" doc:"for how long each further one is held; if it is due still, it goes then"`
 	} `yaml:"brake"`
+	Clock struct {
+		MaxSkew time.Duration `yaml:"max_skew" doc:"how far a clock may be off, or set, before what it makes due is held"`
+	} `yaml:"clock"`
+	Leases struct {
+		MaxTTL time.Duration `yaml:"max_ttl" doc:"the longest that a lease may be asked for at a time"`
+	} `yaml:"leases"`
 }
 
 func defaultConfig() Config {
@@ -61,10 +73,13 @@ func defaultConfig() Config {
 	c.Schedule = "@every 30s"
 	c.State.DSN, c.State.History = stateAuto, 90*24*time.Hour
 	c.HTTP.Listen = "127.0.0.1:9480"
+	c.Socket.Path, c.Socket.Mode = socketAuto, "0660"
 	c.Policies = []string{}
 	c.Scan.Timeout = 30 * time.Second
 	c.Reclaim.Attempts = 5
 	c.Brake.Window, c.Brake.MinCount, c.Brake.MaxFraction, c.Brake.Confirm = 10*time.Minute, 20, 0.5, time.Minute
+	c.Clock.MaxSkew = 5 * time.Minute
+	c.Leases.MaxTTL = 24 * time.Hour
 	return c
 }
 

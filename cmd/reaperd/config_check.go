@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/reaperd/reaperd/internal/duration"
 	"github.com/reaperd/reaperd/internal/strictyaml"
 	"github.com/reaperd/reaperd/pkg/providers"
 	"github.com/reaperd/reaperd/pkg/providers/all"
@@ -37,6 +38,8 @@ type entry struct {
 }
 
 var providerName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
+var socketMode = regexp.MustCompile(`^0?[67][0-7]{2}$`)
 
 // readFile reads what the file sets, strictly: viper by itself would take null
 // for false and forgive most else. What is at fault is left out. It also reads
@@ -186,6 +189,21 @@ func (l *loaded) validate(env environment, flags *pflag.FlagSet) strictyaml.Faul
 		fault("http.listen", "want host:port, found %q", l.HTTP.Listen)
 	} else if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
 		fault("http.listen", "%q is not a port", port)
+	}
+	if file := l.HTTP.TokenFile; file != "" && !filepath.IsAbs(file) {
+		fault("http.token_file", "want an absolute path, or '' for none; found %q", file)
+	}
+	if path := l.Socket.Path; path != "" && path != socketAuto && !filepath.IsAbs(path) {
+		fault("socket.path", "want auto, an absolute path, or '' for none; found %q", path)
+	}
+	if !socketMode.MatchString(l.Socket.Mode) {
+		fault("socket.mode", "want an octal mode by which its owner may read and write, such as '0660'; found %q", l.Socket.Mode)
+	}
+	if d := l.Clock.MaxSkew; d < time.Second {
+		fault("clock.max_skew", "want 1s at least, since no two clocks agree; found %s", duration.Format(d))
+	}
+	if d := l.Leases.MaxTTL; d < time.Second {
+		fault("leases.max_ttl", "want 1s at least, or no lease can be renewed in time; found %s", duration.Format(d))
 	}
 	if dsn := l.State.DSN; dsn != "" && dsn != stateAuto {
 		if err := store.CheckDSN(dsn); err != nil {

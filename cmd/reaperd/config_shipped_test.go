@@ -140,6 +140,8 @@ func TestEnvironmentSetsEveryKey(t *testing.T) {
 		"log.level": "debug", "log.format": "json", "dry_run": "false", "timezone": "Europe/Berlin", "schedule": "@hourly",
 		"http.listen": "[::1]:0", "policies": dir + "/a.yaml," + dir + "/b.yaml", "scan.timeout": "1m30s", "reclaim.attempts": "7",
 		"state.dsn": "sqlite:///nowhere/a.db", "state.history": "30d", "brake.window": "1h", "brake.min_count": "3", "brake.max_fraction": "0.25", "brake.confirm": "5m",
+		"http.token_file": "/nowhere/token", "socket.path": "/nowhere/s", "socket.mode": "0600", "socket.group": "docker",
+		"clock.max_skew": "1m", "leases.max_ttl": "1h",
 	} {
 		environ = append(environ, "REAPERD_"+strings.ToUpper(strings.ReplaceAll(key, ".", "_"))+"="+value)
 	}

@@ -37,7 +37,7 @@ func newScene(t testing.TB, policies, providers string) *scene {
 	_, _ = rand.Read(b) // never fails
 	s := &scene{id: hex.EncodeToString(b)}
 	in := strings.NewReplacer("$ID", s.id)
-	config := "dry_run: false\nschedule: '@every 1s'\nlog: {level: debug}\nstate: {dsn: ''}\nhttp: {listen: '127.0.0.1:0'}\npolicies: [p.yaml]\nproviders:\n"
+	config := "dry_run: false\nschedule: '@every 1s'\nlog: {level: debug}\nstate: {dsn: ''}\nhttp: {listen: '127.0.0.1:0'}\nsocket: {path: ''}\npolicies: [p.yaml]\nproviders:\n"
 	dir := write(t, "reaperd.yaml", config+in.Replace(providers), "p.yaml", in.Replace(policies))
 	s.file = filepath.Join(dir, "reaperd.yaml")
 	return s

@@ -74,6 +74,7 @@ const demoConfig = `dry_run: false
 schedule: '@every 1s'
 state: {dsn: ''}
 http: {listen: '127.0.0.1:0'}
+socket: {path: ''}
 policies: [policies.yaml]
 providers:
   - {name: process, kind: process}

@@ -9,8 +9,6 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
-
-	"github.com/reaperd/reaperd/pkg/api"
 )
 
 // reloadMetrics tell whether the configuration that runs is the one on disk.
@@ -48,77 +46,46 @@ func (m *reloadMetrics) Collect(ch chan<- prometheus.Metric) {
 	m.at.Collect(ch)
 }
 
-// front is the HTTP server that answers now. A reload may put another in its
-// place.
-type front struct {
-	options api.Options
-	failed  func(error) // told when a server fails by itself
-	server  *api.Server
-	served  chan struct{}
-}
-
-// open answers on the address, and then stops answering on the one before. An
-// address that cannot be had leaves all as it was. Requests to the one before
-// that do not finish in time are cut off, which is no fault of the new one.
-func (f *front) open(ctx context.Context, listen string) error {
-	if f.server != nil && f.options.Listen == listen {
-		return nil
-	}
-	o := f.options
-	o.Listen = listen
-	server, err := api.Listen(ctx, o)
-	if err != nil {
-		return err
-	}
-	_ = f.close(ctx)
-	f.options, f.server, f.served = o, server, make(chan struct{})
-	go func(served chan struct{}) {
-		defer close(served)
-		if err := server.Serve(); err != nil {
-			f.failed(err)
-		}
-	}(f.served)
-	return nil
-}
-
-// close lets the requests under way finish, for a while.
-func (f *front) close(ctx context.Context) error {
-	if f.server == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainHTTP)
-	defer cancel()
-	err := f.server.Shutdown(ctx)
-	<-f.served
-	return err
-}
-
-// reloadOn reloads for each signal until ctx ends, one after the other: several
-// that come during one reload are one.
-func (d *reaper) reloadOn(ctx context.Context, hangup <-chan os.Signal) {
+// reloadOn reloads for each signal and each who asks, until ctx ends, one after
+// the other: several signals that come during one reload are one.
+func (d *reaper) reloadOn(ctx context.Context, hangup <-chan os.Signal, asked <-chan chan<- error) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-hangup:
-			d.reload(ctx)
+			_ = d.reload(ctx) // which has logged it
+		case answer := <-asked:
+			answer <- d.reload(ctx)
 		}
+	}
+}
+
+// askToReload asks reloadOn, and waits for what becomes of it.
+func askToReload(ctx context.Context, asked chan<- chan<- error) error {
+	answer := make(chan error, 1)
+	select {
+	case asked <- answer:
+		return <-answer
+	case <-ctx.Done():
+		return errors.New("reload: the daemon is shutting down")
 	}
 }
 
 // reload reads the configuration and the policies anew and puts them in the
 // place of the old. All that can fail comes before anything live is touched: a
 // bad file leaves what runs as it is.
-func (d *reaper) reload(ctx context.Context) {
+func (d *reaper) reload(ctx context.Context) error {
 	notify(d.log, daemon.SdNotifyReloading)
 	defer notify(d.log, daemon.SdNotifyReady)
 	if err := d.renew(ctx); err != nil {
 		d.built.reloads.successful.Set(0)
 		d.log.Error("reload failed, and what ran before runs on", zap.Error(err))
-		return
+		return err
 	}
 	d.built.reloads.succeeded(time.Now())
 	d.log.Info("reloaded", d.inEffect()...)
+	return nil
 }
 
 func (d *reaper) renew(ctx context.Context) error {
@@ -140,9 +107,10 @@ func (d *reaper) renew(ctx context.Context) error {
 	if config.State.DSN != d.built.config.State.DSN {
 		return errors.New("state.dsn cannot be changed by a reload: restart the daemon")
 	}
-	if err := d.front.open(ctx, config.HTTP.Listen); err != nil {
+	if err := d.front.open(ctx, config.places(d.env)); err != nil {
 		return err
 	}
+	d.front.options.Token.SetFile(config.HTTP.TokenFile)
 	setLevel(d.level, config.Log.Level)
 	for _, w := range next.warnings {
 		d.log.Warn("a policy may not do what it says", zap.String("warning", w))

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 
 	"github.com/reaperd/reaperd/pkg/api"
 )
@@ -162,30 +163,39 @@ func TestManyHangupsAreOne(t *testing.T) {
 }
 
 // A slow client of the old address is no reason to say that the reload failed,
-// and to leave it half done.
+// to leave it half done, or to have whoever asked for it wait.
 func TestASlowClientDoesNotKeepTheListenerFromMoving(t *testing.T) {
 	t.Parallel()
 	asked, answer := make(chan struct{}), make(chan struct{})
-	f := front{failed: func(err error) { t.Error(err) }, options: api.Options{
+	f := front{failed: func(err error) { t.Error(err) }, log: zap.NewNop(), options: api.Options{
 		Metrics: prometheus.NewRegistry(),
 		Ready:   func() error { close(asked); <-answer; return nil },
 	}}
-	if err := f.open(t.Context(), "127.0.0.1:0"); err != nil {
+	if err := f.open(t.Context(), places{listen: "127.0.0.1:0"}); err != nil {
 		t.Fatal(err)
 	}
-	first, got := f.server.Addr(), make(chan error, 1)
+	first, got := f.tcp.Addr(), make(chan error, 1)
 	go func() {
 		got <- visit(t.Context(), "http://"+first+"/readyz")
 	}()
 	<-asked
-	if err := f.open(t.Context(), "localhost:0"); err != nil {
+	if err := f.open(t.Context(), places{listen: "localhost:0"}); err != nil {
 		t.Errorf("open: %v", err)
 	}
-	close(answer)
+	select {
+	case err := <-got:
+		t.Errorf("the slow client was given no time: %v", err)
+	default:
+	}
+	if c, err := net.Dial("tcp", first); err == nil {
+		_ = c.Close()
+		t.Error("the old address still answers")
+	}
 	if err := <-got; err == nil {
 		t.Error("the slow client was waited for longer than a reload may take")
 	}
-	if err := visit(t.Context(), "http://"+f.server.Addr()+"/healthz"); err != nil {
+	close(answer)
+	if err := visit(t.Context(), "http://"+f.tcp.Addr()+"/healthz"); err != nil {
 		t.Error(err)
 	}
 	if err := f.close(t.Context()); err != nil {

@@ -24,8 +24,8 @@ func runCommand(env environment) *cobra.Command {
 		Use:   "run",
 		Short: "Run the daemon, or one scan with --once",
 		Long: `Run scans every provider on its schedule and reclaims what the policies say is
-due. It changes nothing until the configuration says dry_run: false. SIGHUP has
-it read the configuration and the policies anew.
+due. It changes nothing until the configuration says dry_run: false. SIGHUP, or
+POST /-/reload, has it read the configuration and the policies anew.
 
 With --once it scans each provider once, prints what became of it, and exits: 0,
 or 1 when a provider could not be listed or a reclaim failed.`,
@@ -41,7 +41,7 @@ or 1 when a provider could not be listed or a reclaim failed.`,
 	}
 	cmd.Flags().BoolVar(&once, "once", false, "scan each provider once and exit")
 	cmd.Flags().Bool("dry-run", true, "judge and count, change nothing (overrides dry_run)")
-	cmd.Flags().String("listen", "", "address of /metrics, /healthz and /readyz (overrides http.listen)")
+	cmd.Flags().String("listen", "", "address of metrics, health and API (overrides http.listen)")
 	cmd.Flags().String("log-level", "", "debug, info, warn or error (overrides log.level)")
 	return cmd
 }
@@ -117,14 +117,21 @@ func (d *reaper) serve(ctx context.Context, listening func(address string)) erro
 	defer stop()
 	notReady := make(chan struct{})
 	failed := make(chan error, 1)
-	d.front.options = api.Options{Metrics: d.built.registry, Ready: func() error {
-		select {
-		case <-notReady:
-			return errors.New("shutting down")
-		default:
-			return nil
-		}
-	}}
+	asked := make(chan chan<- error)
+	d.front.log = d.log
+	d.front.options = api.Options{
+		Metrics: d.built.registry,
+		Ready: func() error {
+			select {
+			case <-notReady:
+				return errors.New("shutting down")
+			default:
+				return nil
+			}
+		},
+		Token:  api.NewToken(d.built.config.HTTP.TokenFile, d.log),
+		Reload: func() error { return askToReload(ctx, asked) },
+	}
 	d.front.failed = func(err error) {
 		select {
 		case failed <- err:
@@ -132,10 +139,10 @@ func (d *reaper) serve(ctx context.Context, listening func(address string)) erro
 		}
 		stop() // a daemon that nobody can watch does not go on killing
 	}
-	if err := d.front.open(ctx, d.built.config.HTTP.Listen); err != nil {
+	if err := d.front.open(ctx, d.built.config.places(d.env)); err != nil {
 		return err
 	}
-	listening(d.front.server.Addr())
+	listening(d.front.tcp.Addr())
 	d.log.Info("reaperd is running", append(d.inEffect(), zap.String("version", version))...)
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
@@ -144,7 +151,7 @@ func (d *reaper) serve(ctx context.Context, listening func(address string)) erro
 
 	loop := d.built.loop // the rest of what is built is a reload's to change
 	var beside sync.WaitGroup
-	beside.Go(func() { d.reloadOn(ctx, hangup) })
+	beside.Go(func() { d.reloadOn(ctx, hangup, asked) })
 	beside.Go(func() {
 		<-ctx.Done()
 		close(notReady)
@@ -172,9 +179,13 @@ func (d *reaper) inEffect() []zap.Field {
 		names[i] = t.Name
 		dry = dry && t.DryRun
 	}
+	socket := ""
+	if d.front.socket != nil {
+		socket = d.front.socket.Addr()
+	}
 	return []zap.Field{
 		zap.Strings("providers", names), zap.Int("policies", len(d.built.policies.Policies())),
-		zap.String("listen", d.front.server.Addr()), zap.Bool("dry_run", dry),
+		zap.String("listen", d.front.tcp.Addr()), zap.String("socket", socket), zap.Bool("dry_run", dry),
 		zap.Bool("remembers", d.options.state != nil),
 	}
 }

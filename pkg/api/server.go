@@ -113,8 +113,10 @@ func (s *Server) Serve() error {
 func (s *Server) Shutdown(ctx context.Context) error {
 	// While it is bound its inode cannot become another file's.
 	removed := s.socket.remove()
-	if err := s.http.Shutdown(ctx); err != nil {
-		return errors.Join(removed, err, s.http.Close())
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, s.http.Close())
 	}
-	return removed
+	_ = s.listener.Close() // which has been done already if it ever served
+	return errors.Join(removed, err)
 }
