@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -43,6 +42,8 @@ type buildOptions struct {
 	obeyDryRun bool
 	// policies are files and globs that stand in for the configured ones.
 	policies []string
+	// deaf says that no heartbeats will be heard, whatever is configured.
+	deaf bool
 	// state is what outlives the daemon; nil keeps everything in memory. A lost
 	// one keeps every target dry until it is accepted.
 	state    *store.Store
@@ -98,7 +99,7 @@ func (b *built) draw(env environment, config *loaded, o buildOptions) (scan.Sett
 	if err != nil {
 		return scan.Settings{}, err
 	}
-	if err := b.loadPolicies(entries, o.policies); err != nil {
+	if err := b.loadPolicies(entries, o.policies, o.deaf || !config.hears(env)); err != nil {
 		return scan.Settings{}, err
 	}
 	for _, e := range entries {
@@ -111,7 +112,7 @@ func (b *built) draw(env environment, config *loaded, o buildOptions) (scan.Sett
 	return scan.Settings{
 		Targets: b.targets, Policies: b.policies,
 		Attempts: config.Reclaim.Attempts, Brake: scan.BrakeOptions(config.Brake),
-		History: config.State.History, MaxSkew: 5 * time.Minute, MaxTTL: 24 * time.Hour,
+		History: config.State.History, MaxSkew: config.Clock.MaxSkew, MaxTTL: config.Leases.MaxTTL,
 	}, nil
 }
 
@@ -185,7 +186,7 @@ func (u unknownProvider) Error() string {
 }
 
 // loadPolicies loads the configured files, or those that patterns name.
-func (b *built) loadPolicies(entries []entry, patterns []string) error {
+func (b *built) loadPolicies(entries []entry, patterns []string, deaf bool) error {
 	b.policies, b.warnings = nil, nil
 	files := b.config.files
 	if patterns != nil {
@@ -201,15 +202,15 @@ func (b *built) loadPolicies(entries []entry, patterns []string) error {
 		return nil
 	}
 	var err error
-	b.policies, b.warnings, err = loadPolicyFiles(files, known(entries))
+	b.policies, b.warnings, err = loadPolicyFiles(files, known(entries, deaf))
 	return err
 }
 
 // known is what the policies' words are held against. Without entries it is
 // not known what is configured.
-func known(entries []entry) policy.Known {
+func known(entries []entry, deaf bool) policy.Known {
 	registry := all.Registry()
-	k := policy.Known{Kinds: registry.Names(), Pauses: []string{}, Deaf: true}
+	k := policy.Known{Kinds: registry.Names(), Pauses: []string{}, Deaf: deaf}
 	for _, name := range k.Kinds {
 		if kind, err := registry.Kind(name); err == nil && kind.Pauses {
 			k.Pauses = append(k.Pauses, name)

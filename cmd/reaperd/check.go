@@ -36,7 +36,7 @@ With policy files it checks just those, whatever the configuration.`,
 			case schema != "":
 				return printSchema(out, schema)
 			case len(args) > 0:
-				set, warnings, err := loadPolicyFiles(args, known(nil))
+				set, warnings, err := loadPolicyFiles(args, known(nil, false))
 				if err != nil {
 					return err
 				}

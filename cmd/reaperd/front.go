@@ -43,6 +43,11 @@ func (l *loaded) socketPath(env environment) string {
 	return filepath.Join(folder, socketFile)
 }
 
+// hears says whether heartbeats could be sent to a daemon of this configuration.
+func (l *loaded) hears(env environment) bool {
+	return l.socketPath(env) != "" || l.HTTP.TokenFile != ""
+}
+
 // places is where the daemon answers.
 type places struct {
 	listen string
@@ -106,6 +111,9 @@ func (f *front) open(ctx context.Context, next places) error {
 	f.replace(ctx, wasSocket, socket)
 	return nil
 }
+
+// hears says whether heartbeats can be sent to what answers now.
+func (f *front) hears(config *loaded) bool { return f.socket != nil || config.HTTP.TokenFile != "" }
 
 // openSocket gives nil where there is to be no socket, or where the usual place
 // is closed to this user: who only looks for one does not need it.

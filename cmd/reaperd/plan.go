@@ -78,7 +78,7 @@ func (o planOrder) judge(cmd *cobra.Command, env environment) (*policy.Set, []sc
 		return nil, nil, time.Time{}, err
 	}
 	b := built{config: config}
-	if err := b.loadPolicies(nil, o.policies); err != nil {
+	if err := b.loadPolicies(nil, o.policies, false); err != nil {
 		return nil, nil, time.Time{}, err
 	}
 	return b.policies, recorded.judge(b.policies), recorded.At, nil

@@ -250,7 +250,7 @@ func readTests(path string) (*testFile, error) {
 			return nil, fmt.Errorf("%s: policies: %w", path, err)
 		}
 	}
-	f.set, _, err = loadPolicyFiles(f.files, known(nil))
+	f.set, _, err = loadPolicyFiles(f.files, known(nil, false))
 	return f, err
 }
 

@@ -117,6 +117,7 @@ func (d *reaper) renew(ctx context.Context) error {
 	}
 	*d.built = next
 	d.built.showDryRun()
+	d.built.loop.Hear(d.front.hears(config))
 	d.built.loop.Reload(settings)
 	return nil
 }

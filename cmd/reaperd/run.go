@@ -54,7 +54,7 @@ func isDaemon(cmd *cobra.Command) bool {
 
 // prepare loads everything and opens the log.
 func prepare(cmd *cobra.Command, env environment) (*reaper, error) {
-	d := &reaper{env: env, options: buildOptions{obeyDryRun: true}}
+	d := &reaper{env: env, options: buildOptions{obeyDryRun: true, deaf: !isDaemon(cmd)}}
 	d.load = func() (*loaded, error) { return loadConfig(env, cmd.Flags()) }
 	config, err := d.load()
 	if err != nil {
@@ -129,8 +129,9 @@ func (d *reaper) serve(ctx context.Context, listening func(address string)) erro
 				return nil
 			}
 		},
-		Token:  api.NewToken(d.built.config.HTTP.TokenFile, d.log),
-		Reload: func() error { return askToReload(ctx, asked) },
+		Heartbeats: d.built.loop.Heartbeats(),
+		Token:      api.NewToken(d.built.config.HTTP.TokenFile, d.log),
+		Reload:     func() error { return askToReload(ctx, asked) },
 	}
 	d.front.failed = func(err error) {
 		select {
@@ -142,6 +143,7 @@ func (d *reaper) serve(ctx context.Context, listening func(address string)) erro
 	if err := d.front.open(ctx, d.built.config.places(d.env)); err != nil {
 		return err
 	}
+	d.built.loop.Hear(d.front.hears(d.built.config))
 	listening(d.front.tcp.Addr())
 	d.log.Info("reaperd is running", append(d.inEffect(), zap.String("version", version))...)
 	hangup := make(chan os.Signal, 1)

@@ -9,7 +9,7 @@ import (
 const LeaseTag = "reaperd.lease"
 
 const (
-	notListening = "nothing listens for heartbeats"
+	notListening = "heartbeats cannot be heard here"
 	openLease    = "a lease has no end that could be told"
 	neverBeat    = "it never sent a heartbeat, names no lease, and none is required"
 )

@@ -90,10 +90,10 @@ func TestHeartbeats(t *testing.T) {
 		}, false, ago(-4 * minute), policy.LeaseReleased, "first seen"},
 		"released, then we slept": {func(f *policy.Facts) { f.Pulse.Leases, f.Pulse.BlindUntil = []policy.Lease{released(ago(minute))}, now }, false, ago(minute), policy.LeaseReleased, "release"},
 
-		"nobody listens": {func(f *policy.Facts) { f.Pulse.BlindUntil, f.Pulse.LastBeat = time.Time{}, ago(30*minute) }, true, time.Time{}, "", "nothing listens for heartbeats"},
+		"nobody listens": {func(f *policy.Facts) { f.Pulse.BlindUntil, f.Pulse.LastBeat = time.Time{}, ago(30*minute) }, true, time.Time{}, "", "heartbeats cannot be heard here"},
 		"nobody listens, released": {func(f *policy.Facts) {
 			f.Pulse.BlindUntil, f.Pulse.Leases = time.Time{}, []policy.Lease{released(ago(minute))}
-		}, true, time.Time{}, "", "nothing listens for heartbeats"},
+		}, true, time.Time{}, "", "heartbeats cannot be heard here"},
 	} {
 		text := "match: {everything: true}, limits: {heartbeat: {timeout: 5m}}"
 		if tc.required {

@@ -95,6 +95,7 @@ func (g *guard) listen(yes bool) {
 	defer g.mu.Unlock()
 	if yes && !g.listening {
 		g.heard = g.clock.Now()
+		g.breaks++
 	}
 	g.listening = yes
 }
@@ -176,7 +177,7 @@ func (g *guard) watch(ctx context.Context, back func()) {
 	g.watching, g.looked = true, false
 	g.mu.Unlock()
 	g.look()
-	for seen := 0; wait(ctx, g.clock, g.tick, nil, nil) == elapsed; {
+	for seen := g.interruptions(); wait(ctx, g.clock, g.tick, nil, nil) == elapsed; {
 		g.look()
 		if n := g.interruptions(); n != seen {
 			seen = n

@@ -33,6 +33,16 @@ type Heartbeats struct{ l *Loop }
 // Heartbeats is the ear of the loop.
 func (l *Loop) Heartbeats() Heartbeats { return Heartbeats{l} }
 
+// Hear says whether there is somebody who takes heartbeats in and passes them
+// on to Heartbeats. While there is nobody, as at first, no limit judges by them.
+func (l *Loop) Hear(yes bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hears = yes; l.runs {
+		l.guard.listen(yes)
+	}
+}
+
 // Renew makes or renews a lease, which then ends one ttl from now. The errors
 // are those of lease.Book.
 func (h Heartbeats) Renew(key string, ttl time.Duration, by string) (ls lease.Lease, created bool, err error) {

@@ -200,9 +200,6 @@ func (l *Loop) Reload(set Settings) {
 	l.keeper.keepFor(set.History)
 	l.guard.adjust(set.MaxSkew)
 	l.leases.SetMaxTTL(set.MaxTTL)
-	if l.hears = set.Hears; l.start != nil {
-		l.guard.listen(l.hears)
-	}
 	l.metrics.reload(set.Targets, set.Policies)
 	old := map[string]*Scanner{}
 	for _, s := range l.scanners {

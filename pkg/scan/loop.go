@@ -27,9 +27,6 @@ type Settings struct {
 	// MaxSkew is how far a clock, ours or a provider's, may be from the right
 	// time before what it makes due is held.
 	MaxSkew time.Duration
-	// Hears says that somebody takes heartbeats in and passes them on to
-	// Heartbeats. Where nobody does, no limit judges by them.
-	Hears bool
 	// MaxTTL is the longest that a lease may last without being renewed.
 	MaxTTL time.Duration
 }
@@ -62,7 +59,8 @@ type Loop struct {
 	onReport func(Report)
 
 	mu       sync.Mutex
-	hears    bool
+	hears    bool // see Hear
+	runs     bool
 	scanners []*Scanner // in the order of the configuration
 	// start runs a scanner's lane once the one before it of the same name, if
 	// there is any, is over; nil while the loop does not run.
@@ -75,7 +73,6 @@ func New(o Options) *Loop {
 	l := &Loop{clock: o.Clock, log: o.Log, metrics: o.Metrics, claims: newClaims(), onReport: o.OnReport}
 	l.guard = newGuard(o.Clock, o.Tick, o.Log, o.Metrics)
 	l.guard.adjust(o.MaxSkew)
-	l.hears = o.Hears
 	l.leases = lease.NewBook(o.MaxTTL)
 	l.metrics.inventory.countLeases(l.leaseCounts)
 	l.keeper = newKeeper(o.Memory, o.Clock, l.guard, o.Log, o.Metrics)
@@ -93,6 +90,7 @@ func New(o Options) *Loop {
 func (l *Loop) Run(ctx context.Context) {
 	l.keeper.recallLeases(ctx, l.leases)
 	l.mu.Lock()
+	l.runs = true
 	l.guard.listen(l.hears)
 	l.mu.Unlock()
 	var beside sync.WaitGroup

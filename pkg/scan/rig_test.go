@@ -134,7 +134,7 @@ func newRig(t testing.TB, s setup) *rig {
 	var core zapcore.Core
 	core, r.logs = observer.New(zap.DebugLevel)
 	r.loop = scan.New(scan.Options{
-		Settings: scan.Settings{Targets: r.targets, Policies: r.set, Attempts: s.attempts, Brake: s.brake, History: 48 * time.Hour, Hears: true, MaxSkew: 5 * time.Minute, MaxTTL: 24 * time.Hour},
+		Settings: scan.Settings{Targets: r.targets, Policies: r.set, Attempts: s.attempts, Brake: s.brake, History: 48 * time.Hour, MaxSkew: 5 * time.Minute, MaxTTL: 24 * time.Hour},
 		Clock:    r.clock, Log: zap.New(core),
 		Metrics: scan.NewMetrics(r.reg, r.clock, r.targets, r.set), Memory: s.memory,
 		OnReport: func(rep scan.Report) {
@@ -144,6 +144,7 @@ func newRig(t testing.TB, s setup) *rig {
 			r.at = append(r.at, r.clock.Now())
 		},
 	})
+	r.loop.Hear(true)
 	return r
 }
 
