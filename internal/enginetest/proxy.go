@@ -26,6 +26,7 @@ type Proxy struct {
 
 	mu       sync.Mutex
 	hook     Hook
+	headers  func(http.Header)
 	requests []Request
 }
 
@@ -94,6 +95,15 @@ func NewProxyTo(tb testing.TB, socket string) *Proxy {
 			ErrorLog:      quiet,
 		},
 	}
+	p.forward.ModifyResponse = func(resp *http.Response) error {
+		p.mu.Lock()
+		change := p.headers
+		p.mu.Unlock()
+		if change != nil {
+			change(resp.Header)
+		}
+		return nil
+	}
 	srv := &http.Server{Handler: p, ErrorLog: quiet}
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = srv.Serve(l) })
@@ -113,6 +123,14 @@ func (p *Proxy) Hook(h Hook) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hook = h
+}
+
+// Headers has change see, and change, the headers of every answer of the engine
+// from now on. Nil takes it away.
+func (p *Proxy) Headers(change func(http.Header)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.headers = change
 }
 
 // Requests gives what was received since the start or the last Reset, without
