@@ -18,7 +18,7 @@ import (
 //
 // A remembered container is read again when the list shows another state for
 // it. One that somebody restarts between two lists runs before and after, and
-// so keeps its old Started here until the next Get. That is safe: whoever acts
+// so keeps its old Started and Restarts here until the next Get. That is safe: whoever acts
 // on a sandbox reads it with Get first and judges again, and Get also corrects
 // what is remembered.
 type inventory struct {
@@ -29,8 +29,7 @@ type inventory struct {
 // record is what is known of one container. Records are replaced, not changed.
 type record struct {
 	sandbox providers.Sandbox
-	read    bool // sandbox and run came from an inspect at some time
-	run     run
+	read    bool // sandbox came from an inspect at some time
 	// unreadUntil is set by an inspect that failed: until then List does not
 	// ask again, since one wedged container can hold each inspect for ever.
 	unreadUntil time.Time
@@ -44,21 +43,11 @@ func (inv *inventory) get(id string) *record {
 	return inv.byID[id]
 }
 
-// learn remembers what an inspect told and gives the sandbox with the start of
-// its run filled in.
-func (inv *inventory) learn(sb providers.Sandbox, c container.InspectResponse) providers.Sandbox {
+// learn remembers what an inspect told.
+func (inv *inventory) learn(sb providers.Sandbox) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
-	var before *run
-	if r := inv.byID[sb.ID]; r != nil && r.read {
-		before = &r.run
-	}
-	now := follow(before, c.State, c.RestartCount)
-	if !sb.Started.IsZero() {
-		sb.Started = now.first
-	}
-	inv.byID[sb.ID] = &record{sandbox: sb, read: true, run: now}
-	return sb
+	inv.byID[sb.ID] = &record{sandbox: sb, read: true}
 }
 
 // doubt remembers until when a container is not read again.
@@ -224,7 +213,8 @@ func (p *Provider) inspect(ctx context.Context, id string) (providers.Sandbox, c
 	}
 	sb := sandbox(p.name, c)
 	sb.Self = p.self.includes(c)
-	return p.inventory.learn(sb, c), c, nil
+	p.inventory.learn(sb)
+	return sb, c, nil
 }
 
 func (p *Provider) rawInspect(ctx context.Context, id string) (container.InspectResponse, *callError) {

@@ -28,8 +28,7 @@ func complete(c container.InspectResponse) error {
 }
 
 // sandbox says what a complete inspect (GET /containers/{id}/json) means,
-// apart from what takes memory or knowledge of reaperd itself: Started over an
-// engine's own restarts, and Self.
+// apart from what takes knowledge of reaperd itself: Self.
 func sandbox(provider string, c container.InspectResponse) providers.Sandbox {
 	sb := providers.Sandbox{
 		Ref:      providers.Ref{Provider: provider, ID: c.ID},
@@ -42,6 +41,12 @@ func sandbox(provider string, c container.InspectResponse) providers.Sandbox {
 		Tags:     tags(c.Config.Labels),
 		Created:  parseTime(c.Created),
 		Owner:    ownerOf(c.Config.Labels),
+		// RestartCount counts the engine's own restarts alone. Docker 20.10 raises
+		// it before it waits to start the container again, moves StartedAt with each
+		// start, and sets it back to 0 when somebody else starts the container; it
+		// stays when the engine gives up. So a higher count belongs to the same run,
+		// and so does the same or a higher one after a wait in restarting.
+		Restarts: max(0, c.RestartCount),
 	}
 	sb.Revision = revision(sb.Created)
 	if sb.State != providers.StateCreated {
@@ -162,7 +167,15 @@ func instanceID(sb providers.Sandbox) string {
 // engine ran or will run.
 func parseTime(s string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil || t.Year() < 2000 || t.Year() >= 9000 {
+	if err != nil {
+		return time.Time{}
+	}
+	return plausible(t)
+}
+
+// plausible gives t in UTC, or zero if no engine can have meant it.
+func plausible(t time.Time) time.Time {
+	if t.Year() < 2000 || t.Year() >= 9000 {
 		return time.Time{}
 	}
 	return t.UTC()

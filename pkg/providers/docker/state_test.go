@@ -61,37 +61,54 @@ func TestACrashLoopIsStartingAndCanBeStopped(t *testing.T) {
 	}
 }
 
-func TestACrashLoopDoesNotResetUptimeAndAManualStartDoes(t *testing.T) {
+func TestTheEnginesOwnRestartsAreCountedUntilSomebodyStartsItAnew(t *testing.T) {
 	e := enginetest.Shared(t)
-	cli, p := e.Client(t), openAt(t, e.Host())
+	p := openAt(t, e.Host())
 	// It crashes three times, after two seconds at first, and then stays.
 	const crashes = `n=$(cat /n 2>/dev/null || echo 0); n=$((n+1)); echo $n >/n
 		[ $n -eq 1 ] && sleep 2; [ $n -le 3 ] && exit 1; exec sleep 86400`
 	id := e.Run(t, enginetest.Options{Cmd: []string{"sh", "-c", crashes}, Restart: "always"})
-	first := mustGet(t, p, id).Started
-	until(t, "three restarts", func() bool {
-		if sb := mustGet(t, p, id); !sb.Started.Equal(first) {
-			t.Fatalf("%s: started %v, the run began at %v", sb.State, sb.Started, first)
-		}
-		c := e.Inspect(t, id)
-		return c.RestartCount == 3 && c.State.Status == "running"
-	})
-	if at := parseTime(e.Inspect(t, id).State.StartedAt); !at.After(first) {
-		t.Fatalf("the engine did not move StartedAt (%v): nothing was tested", at)
+	first := mustGet(t, p, id)
+	if first.Restarts != 0 {
+		t.Errorf("%d restarts at first", first.Restarts)
 	}
-	if sb := mustList(t, p)[id]; !sb.Started.Equal(first) {
-		t.Errorf("List: started %v, the run began at %v", sb.Started, first)
+	before := first
+	until(t, "three restarts", func() bool {
+		sb := mustGet(t, p, id)
+		if sb.Restarts < before.Restarts || sb.Restarts == before.Restarts && !sb.Started.Equal(before.Started) && before.State != providers.StateStarting {
+			t.Fatalf("after %d restarts, %s, started %v, it has %d, is %s, started %v",
+				before.Restarts, before.State, before.Started, sb.Restarts, sb.State, sb.Started)
+		}
+		before = sb
+		return sb.Restarts == 3 && sb.State == providers.StateRunning
+	})
+	if at := parseTime(e.Inspect(t, id).State.StartedAt); !before.Started.Equal(at) || !at.After(first.Started) {
+		t.Errorf("started %v; the engine says %v, and first said %v", before.Started, at, first.Started)
+	}
+	if sb := mustList(t, p)[id]; sb.Restarts != 3 || !sb.Started.Equal(before.Started) {
+		t.Errorf("List: %d restarts, started %v; Get said 3, %v", sb.Restarts, sb.Started, before.Started)
 	}
 	now := 0
-	if err := cli.ContainerRestart(within(t), id, container.StopOptions{Timeout: &now}); err != nil {
+	if err := e.Client(t).ContainerRestart(within(t), id, container.StopOptions{Timeout: &now}); err != nil {
 		t.Fatal(err)
 	}
-	c := e.Inspect(t, id)
-	if c.RestartCount != 0 {
-		t.Errorf("the engine counts %d restarts after a manual one: docs say 0", c.RestartCount)
+	if sb := mustGet(t, p, id); sb.Restarts != 0 || !sb.Started.After(before.Started) {
+		t.Errorf("after somebody restarted it: %d restarts, started %v", sb.Restarts, sb.Started)
 	}
-	if sb := mustGet(t, p, id); !sb.Started.Equal(parseTime(c.State.StartedAt)) {
-		t.Errorf("started %v, but somebody began a new run at %s", sb.Started, c.State.StartedAt)
+}
+
+func TestOneThatTheEngineGaveUpKeepsItsRestarts(t *testing.T) {
+	e := enginetest.Shared(t)
+	p := openAt(t, e.Host())
+	id := e.Run(t, enginetest.Options{
+		Cmd: []string{"false"},
+		Adjust: func(_ *container.Config, h *container.HostConfig) {
+			h.RestartPolicy = container.RestartPolicy{Name: container.RestartPolicyOnFailure, MaximumRetryCount: 2}
+		},
+	})
+	until(t, "given up", func() bool { return mustGet(t, p, id).State == providers.StateExited })
+	if sb := mustGet(t, p, id); sb.Restarts != 2 {
+		t.Errorf("%d restarts, want 2", sb.Restarts)
 	}
 }
 
