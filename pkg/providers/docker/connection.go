@@ -39,7 +39,9 @@ type engine interface {
 // negotiated, and makes a new one when the engine refuses that version: it may
 // be upgraded, or put back, while reaperd runs.
 type connection struct {
-	env environment
+	env  environment
+	now  func() time.Time // by which skew is measured
+	skew skew
 	// turn lets one caller at a time make a client. Others wait for it, but no
 	// longer than their own contexts allow.
 	turn slots
@@ -57,7 +59,7 @@ type liveClient struct {
 }
 
 func newConnection(host string, env environment) (*connection, error) {
-	c := &connection{env: env, turn: make(slots, 1)}
+	c := &connection{env: env, now: time.Now, turn: make(slots, 1)}
 	address, origin := env.explicit(host)
 	if address == "" {
 		return c, nil
@@ -174,7 +176,7 @@ func (c *connection) dial(address string) (*liveClient, error) {
 	cli, err := client.NewClientWithOpts(
 		client.WithHTTPClient(&http.Client{Transport: transport}),
 		client.WithHost(address), // teaches the transport to dial
-		client.WithHTTPClient(&http.Client{Transport: recorder{transport}, CheckRedirect: client.CheckRedirect}),
+		client.WithHTTPClient(&http.Client{Transport: recorder{transport, c}, CheckRedirect: client.CheckRedirect}),
 		client.WithScheme(scheme),
 		client.WithAPIVersionNegotiation(),
 	)
@@ -185,8 +187,12 @@ func (c *connection) dial(address string) (*liveClient, error) {
 }
 
 // recorder notes in the request's context how a request went: the Docker client
-// keeps only some statuses apart and hides why it could not connect.
-type recorder struct{ next http.RoundTripper }
+// keeps only some statuses apart and hides why it could not connect. It also
+// sees by each answer what time it is for the engine.
+type recorder struct {
+	next http.RoundTripper
+	conn *connection
+}
 
 // exchange is how a request went.
 type exchange struct {
@@ -197,7 +203,11 @@ type exchange struct {
 type exchangeKey struct{}
 
 func (rec recorder) RoundTrip(r *http.Request) (*http.Response, error) {
+	sent := rec.conn.now()
 	resp, err := rec.next.RoundTrip(r)
+	if err == nil {
+		rec.conn.skew.note(sent, rec.conn.now(), resp.Header)
+	}
 	if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
 		if err == nil {
 			x.status = resp.StatusCode

@@ -70,7 +70,7 @@ type Provider struct {
 	inventory inventory
 	self      self
 	deadlines deadlines
-	now       func() time.Time // for how long a container stays unread; see inventory
+	now       func() time.Time // for how long a container stays unread, and for skew
 
 	stops, removes slots
 }
@@ -84,7 +84,7 @@ func open(name string, s Settings, env environment) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Provider{
+	p := &Provider{
 		name:      name,
 		conn:      conn,
 		inventory: newInventory(),
@@ -93,7 +93,9 @@ func open(name string, s Settings, env environment) (*Provider, error) {
 		now:       time.Now,
 		stops:     make(slots, stopsAtOnce),
 		removes:   make(slots, removesAtOnce),
-	}, nil
+	}
+	conn.now = func() time.Time { return p.now() }
+	return p, nil
 }
 
 // Identity tells engines apart by what GET /info says: its id alone would not
