@@ -52,9 +52,11 @@ type connection struct {
 	live    *liveClient
 }
 
-// liveClient is a client and the transport below it.
+// liveClient is a client and what lies below it.
 type liveClient struct {
 	engine
+	http      *http.Client // for what the Docker client has no call for
+	base      string       // before the path in such a request's URL
 	transport *http.Transport
 }
 
@@ -173,17 +175,22 @@ func (c *connection) dial(address string) (*liveClient, error) {
 		}
 		transport.TLSClientConfig, scheme = tls, "https"
 	}
+	recorded := &http.Client{Transport: recorder{transport, c}, CheckRedirect: client.CheckRedirect}
 	cli, err := client.NewClientWithOpts(
 		client.WithHTTPClient(&http.Client{Transport: transport}),
 		client.WithHost(address), // teaches the transport to dial
-		client.WithHTTPClient(&http.Client{Transport: recorder{transport, c}, CheckRedirect: client.CheckRedirect}),
+		client.WithHTTPClient(recorded),
 		client.WithScheme(scheme),
 		client.WithAPIVersionNegotiation(),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", address, clip(err.Error()), providers.ErrUnavailable)
 	}
-	return &liveClient{engine: cli, transport: transport}, nil
+	host := client.DummyHost // whatever the transport was taught, over a unix socket
+	if rest, tcp := strings.CutPrefix(address, "tcp://"); tcp {
+		host = rest
+	}
+	return &liveClient{engine: cli, http: recorded, base: scheme + "://" + host, transport: transport}, nil
 }
 
 // recorder notes in the request's context how a request went: the Docker client
@@ -220,7 +227,7 @@ func (rec recorder) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // call makes one call. When the engine refuses the API version that was
 // negotiated, it negotiates anew and tries once more.
-func call[T any](ctx context.Context, c *connection, f func(context.Context, engine) (T, error)) (T, *callError) {
+func call[T any](ctx context.Context, c *connection, f func(context.Context, *liveClient) (T, error)) (T, *callError) {
 	var none T
 	for again := false; ; again = true {
 		l, err := c.client(ctx)
@@ -241,8 +248,8 @@ func call[T any](ctx context.Context, c *connection, f func(context.Context, eng
 }
 
 // do is call for what gives nothing but an error.
-func do(ctx context.Context, c *connection, f func(context.Context, engine) error) *callError {
-	_, err := call(ctx, c, func(ctx context.Context, e engine) (struct{}, error) { return struct{}{}, f(ctx, e) })
+func do(ctx context.Context, c *connection, f func(context.Context, *liveClient) error) *callError {
+	_, err := call(ctx, c, func(ctx context.Context, e *liveClient) (struct{}, error) { return struct{}{}, f(ctx, e) })
 	return err
 }
 

@@ -54,13 +54,14 @@ type deadlines struct {
 	kill    time.Duration
 	remove  time.Duration
 	info    time.Duration
+	probe   time.Duration // a probe, where the caller gave no deadline
 	blind   time.Duration // how long List does not ask again for one that could not be read
 }
 
 var defaultDeadlines = deadlines{
 	list: 30 * time.Second, inspect: 5 * time.Second, get: 10 * time.Second, change: 5 * time.Second,
 	margin: 10 * time.Second, kill: 5 * time.Second, remove: 30 * time.Second, info: 10 * time.Second,
-	blind: time.Minute,
+	probe: 2 * time.Second, blind: time.Minute,
 }
 
 // Provider is one Docker engine.
@@ -105,7 +106,7 @@ func open(name string, s Settings, env environment) (*Provider, error) {
 func (p *Provider) Identity(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.deadlines.info)
 	defer cancel()
-	info, err := call(ctx, p.conn, func(ctx context.Context, e engine) (system.Info, error) { return e.Info(ctx) })
+	info, err := call(ctx, p.conn, func(ctx context.Context, e *liveClient) (system.Info, error) { return e.Info(ctx) })
 	if err != nil {
 		return "", fmt.Errorf("ask for the engine's id: %w", err.translated())
 	}

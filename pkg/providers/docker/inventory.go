@@ -89,7 +89,7 @@ func (inv *inventory) keep(listed []container.Summary) {
 func (p *Provider) List(ctx context.Context) ([]providers.Sandbox, error) {
 	ctx, cancel := orElse(ctx, p.deadlines.list)
 	defer cancel()
-	listed, failed := call(ctx, p.conn, func(ctx context.Context, e engine) ([]container.Summary, error) {
+	listed, failed := call(ctx, p.conn, func(ctx context.Context, e *liveClient) ([]container.Summary, error) {
 		return e.ContainerList(ctx, container.ListOptions{All: true})
 	})
 	if failed.is(http.StatusNotFound) { // not a sandbox that is gone: no engine at all
@@ -218,7 +218,7 @@ func (p *Provider) inspect(ctx context.Context, id string) (providers.Sandbox, c
 }
 
 func (p *Provider) rawInspect(ctx context.Context, id string) (container.InspectResponse, *callError) {
-	return call(ctx, p.conn, func(ctx context.Context, e engine) (container.InspectResponse, error) {
+	return call(ctx, p.conn, func(ctx context.Context, e *liveClient) (container.InspectResponse, error) {
 		c, err := e.ContainerInspect(ctx, id)
 		if err == nil {
 			err = complete(c)

@@ -140,7 +140,7 @@ func (p *Provider) pause(ctx context.Context, c container.InspectResponse) error
 	case state == providers.StateChanging:
 		return fmt.Errorf("state %s: %w", c.State.Status, providers.ErrBusy)
 	}
-	failed := p.bounded(ctx, p.deadlines.change, func(ctx context.Context, e engine) error {
+	failed := p.bounded(ctx, p.deadlines.change, func(ctx context.Context, e *liveClient) error {
 		return e.ContainerPause(ctx, c.ID)
 	})
 	if failed.is(http.StatusConflict) { // somebody paused it, or it does not run just now
@@ -156,7 +156,7 @@ func (p *Provider) prepare(ctx context.Context, c container.InspectResponse) err
 	if h := c.HostConfig; h != nil && h.RestartPolicy.Name != "" && !h.RestartPolicy.IsNone() {
 		// The literal "no": an empty name changes nothing. The engine refuses it
 		// for a container that it removes by itself or that is dead.
-		failed := p.bounded(ctx, p.deadlines.change, func(ctx context.Context, e engine) error {
+		failed := p.bounded(ctx, p.deadlines.change, func(ctx context.Context, e *liveClient) error {
 			_, err := e.ContainerUpdate(ctx, c.ID, container.UpdateConfig{
 				RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
 			})
@@ -167,7 +167,7 @@ func (p *Provider) prepare(ctx context.Context, c container.InspectResponse) err
 		}
 	}
 	if c.State.Paused {
-		failed := p.bounded(ctx, p.deadlines.change, func(ctx context.Context, e engine) error {
+		failed := p.bounded(ctx, p.deadlines.change, func(ctx context.Context, e *liveClient) error {
 			return e.ContainerUnpause(ctx, c.ID)
 		})
 		if err := fatal(ctx, failed); err != nil {
@@ -196,7 +196,7 @@ func (p *Provider) signal(ctx context.Context, id string, grace time.Duration) (
 		// sandbox's expense.
 		limit = max(min(limit, time.Until(until)-p.deadlines.kill), time.Duration(seconds)*time.Second)
 	}
-	failed := p.bounded(ctx, limit, func(ctx context.Context, e engine) error {
+	failed := p.bounded(ctx, limit, func(ctx context.Context, e *liveClient) error {
 		return e.ContainerStop(ctx, id, container.StopOptions{Timeout: &seconds})
 	})
 	switch {
@@ -207,7 +207,7 @@ func (p *Provider) signal(ctx context.Context, id string, grace time.Duration) (
 	case !failed.timedOut() || ctx.Err() != nil:
 		return false, fmt.Errorf("stop: %w", failed.translated())
 	}
-	killed := p.bounded(ctx, p.deadlines.kill, func(ctx context.Context, e engine) error {
+	killed := p.bounded(ctx, p.deadlines.kill, func(ctx context.Context, e *liveClient) error {
 		return e.ContainerKill(ctx, id, "KILL")
 	})
 	switch {
@@ -231,7 +231,7 @@ func (p *Provider) remove(ctx context.Context, c container.InspectResponse, volu
 	defer p.removes.free()
 	state := stateOf(c.State.Status)
 	force := state != providers.StateExited && state != providers.StateCreated
-	failed := p.bounded(ctx, p.deadlines.remove, func(ctx context.Context, e engine) error {
+	failed := p.bounded(ctx, p.deadlines.remove, func(ctx context.Context, e *liveClient) error {
 		return e.ContainerRemove(ctx, c.ID, container.RemoveOptions{Force: force, RemoveVolumes: volumes})
 	})
 	switch {
@@ -268,7 +268,7 @@ func (p *Provider) settled(ctx context.Context, id string, failed *callError, fi
 }
 
 // bounded is do with a deadline of its own.
-func (p *Provider) bounded(ctx context.Context, d time.Duration, f func(context.Context, engine) error) *callError {
+func (p *Provider) bounded(ctx context.Context, d time.Duration, f func(context.Context, *liveClient) error) *callError {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	return do(ctx, p.conn, f)
