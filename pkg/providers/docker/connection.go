@@ -13,6 +13,7 @@ import (
 
 	"github.com/docker/docker/api/types"
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/events"
 	"github.com/docker/docker/api/types/system"
 	"github.com/docker/docker/client"
 	"github.com/docker/go-connections/tlsconfig"
@@ -30,6 +31,7 @@ type engine interface {
 	ContainerStop(ctx context.Context, id string, o container.StopOptions) error
 	ContainerKill(ctx context.Context, id, signal string) error
 	ContainerRemove(ctx context.Context, id string, o container.RemoveOptions) error
+	Events(ctx context.Context, o events.ListOptions) (<-chan events.Message, <-chan error)
 	Info(ctx context.Context) (system.Info, error)
 	Ping(ctx context.Context) (types.Ping, error)
 	NegotiateAPIVersionPing(p types.Ping)
@@ -58,6 +60,7 @@ type liveClient struct {
 	http      *http.Client // for what the Docker client has no call for
 	base      string       // before the path in such a request's URL
 	transport *http.Transport
+	dropped   chan struct{} // closed when it is given up
 }
 
 func newConnection(host string, env environment) (*connection, error) {
@@ -141,12 +144,14 @@ func (c *connection) find() (string, error) {
 	return c.address, nil
 }
 
-// drop gives up a client, unless another took its place already.
+// drop gives up a client, unless another took its place already. Calls that it
+// is in are finished, but a stream of events ends.
 func (c *connection) drop(l *liveClient) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.live == l {
 		c.live = nil
+		close(l.dropped)
 	}
 	l.transport.CloseIdleConnections()
 }
@@ -190,7 +195,9 @@ func (c *connection) dial(address string) (*liveClient, error) {
 	if rest, tcp := strings.CutPrefix(address, "tcp://"); tcp {
 		host = rest
 	}
-	return &liveClient{engine: cli, http: recorded, base: scheme + "://" + host, transport: transport}, nil
+	return &liveClient{
+		engine: cli, http: recorded, base: scheme + "://" + host, transport: transport, dropped: make(chan struct{}),
+	}, nil
 }
 
 // recorder notes in the request's context how a request went: the Docker client

@@ -116,7 +116,8 @@ func (p *Provider) Identity(ctx context.Context) (string, error) {
 	return strings.Join([]string{Name, info.ID, info.Name, info.DockerRootDir}, "|"), nil
 }
 
-// Close gives back idle connections. Calls after it work and open new ones.
+// Close gives back idle connections and ends each Watch. Calls after it work
+// and open new ones.
 func (p *Provider) Close() error { return p.conn.close() }
 
 // slots bound how many calls of a sort are made at once.

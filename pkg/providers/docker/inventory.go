@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/events"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/reaperd/reaperd/pkg/providers"
@@ -17,19 +19,29 @@ import (
 // finds nothing new costs one call however many containers there are.
 //
 // A remembered container is read again when the list shows another state for
-// it. One that somebody restarts between two lists runs before and after, and
-// so keeps its old Started and Restarts here until the next Get. That is safe: whoever acts
-// on a sandbox reads it with Get first and judges again, and Get also corrects
-// what is remembered.
+// it, and when an event was heard of it since. One that somebody restarts
+// between two lists while nobody watches runs before and after, and so keeps
+// its old Started and Restarts here until the next Get. That is safe: whoever
+// acts on a sandbox reads it with Get first and judges again, and Get also
+// corrects what is remembered.
 type inventory struct {
-	mu   sync.Mutex
-	byID map[string]*record
+	mu        sync.Mutex
+	byID      map[string]*record
+	events    uint64    // how many were heard
+	lastEvent time.Time // when the last one was, by the engine's clock
 }
 
 // record is what is known of one container. Records are replaced, not changed.
 type record struct {
 	sandbox providers.Sandbox
 	read    bool // sandbox came from an inspect at some time
+	// asked is how many events had been heard when that inspect began, and heard
+	// the number of the last one about this container: if that is higher, the
+	// inspect may tell how things were before it.
+	asked, heard uint64
+	// pausedSince is when the container was paused, which only the event tells.
+	// It is zero when it is not paused, or nobody watched all the time since.
+	pausedSince time.Time
 	// unreadUntil is set by an inspect that failed: until then List does not
 	// ask again, since one wedged container can hold each inspect for ever.
 	unreadUntil time.Time
@@ -43,23 +55,99 @@ func (inv *inventory) get(id string) *record {
 	return inv.byID[id]
 }
 
-// learn remembers what an inspect told.
-func (inv *inventory) learn(sb providers.Sandbox) {
+// copied gives a record to change and put in the place of the one there is.
+// The caller holds mu.
+func (inv *inventory) copied(id string) *record {
+	r := record{}
+	if known := inv.byID[id]; known != nil {
+		r = *known
+	}
+	return &r
+}
+
+// asking gives what learn and keep want to know of when a call was begun.
+func (inv *inventory) asking() uint64 {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
-	inv.byID[sb.ID] = &record{sandbox: sb, read: true}
+	return inv.events
+}
+
+// learn remembers what an inspect told and gives the sandbox with what the
+// events tell filled in.
+func (inv *inventory) learn(sb providers.Sandbox, asked uint64) providers.Sandbox {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	r := inv.copied(sb.ID)
+	if sb.State == providers.StatePaused {
+		sb.PausedSince = r.pausedSince
+	} else if r.heard <= asked { // else it may have been paused since
+		r.pausedSince = time.Time{}
+	}
+	r.sandbox, r.read, r.asked, r.unreadUntil = sb, true, asked, time.Time{}
+	inv.byID[sb.ID] = r
+	return sb
+}
+
+// hear takes account of an event and says whether it is of interest: the
+// server's filters only narrow.
+func (inv *inventory) hear(m events.Message) bool {
+	id, at := m.Actor.ID, when(m)
+	if m.Type != events.ContainerEventType || !slices.Contains(told, m.Action) || !fullID.MatchString(id) {
+		return false
+	}
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	inv.events++
+	inv.lastEvent = at
+	if m.Action == events.ActionDestroy || m.Action == events.ActionRemove {
+		delete(inv.byID, id)
+		return true
+	}
+	r := inv.copied(id)
+	r.heard = inv.events
+	switch m.Action {
+	case events.ActionPause:
+		r.pausedSince = at
+	case events.ActionRename: // which a paused one may be
+	default:
+		r.pausedSince = time.Time{}
+	}
+	inv.byID[id] = r
+	return true
+}
+
+// lastHeard is the time of the last event as the engine's API takes it, "" if
+// there was none.
+func (inv *inventory) lastHeard() string {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	if inv.lastEvent.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("%d.%09d", inv.lastEvent.Unix(), inv.lastEvent.Nanosecond())
+}
+
+// forgetPauses is for when events may have been missed: one that was unpaused
+// and paused again would pass for paused all the while.
+func (inv *inventory) forgetPauses() {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	for id, known := range inv.byID {
+		if !known.pausedSince.IsZero() || !known.sandbox.PausedSince.IsZero() {
+			r := *known
+			r.pausedSince, r.sandbox.PausedSince = time.Time{}, time.Time{}
+			inv.byID[id] = &r
+		}
+	}
 }
 
 // doubt remembers until when a container is not read again.
 func (inv *inventory) doubt(id string, until time.Time) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
-	r := record{}
-	if known := inv.byID[id]; known != nil {
-		r = *known
-	}
+	r := inv.copied(id)
 	r.unreadUntil = until
-	inv.byID[id] = &r
+	inv.byID[id] = r
 }
 
 func (inv *inventory) forget(id string) {
@@ -68,27 +156,29 @@ func (inv *inventory) forget(id string) {
 	delete(inv.byID, id)
 }
 
-// keep forgets all containers that are not among those listed.
-func (inv *inventory) keep(listed []container.Summary) {
+// keep forgets all containers that are not among those listed, unless there
+// was an event of them since the list was asked for.
+func (inv *inventory) keep(listed []container.Summary, asked uint64) {
 	present := make(map[string]struct{}, len(listed))
 	for i := range listed {
 		present[listed[i].ID] = struct{}{}
 	}
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
-	for id := range inv.byID {
-		if _, ok := present[id]; !ok {
+	for id, r := range inv.byID {
+		if _, ok := present[id]; !ok && r.heard <= asked {
 			delete(inv.byID, id)
 		}
 	}
 }
 
 // List asks the engine for its containers in every state (GET
-// /containers/json?all=1) and inspects those that are new or have changed
-// their state.
+// /containers/json?all=1) and inspects those that are new, have changed their
+// state or were heard of since.
 func (p *Provider) List(ctx context.Context) ([]providers.Sandbox, error) {
 	ctx, cancel := orElse(ctx, p.deadlines.list)
 	defer cancel()
+	asked := p.inventory.asking()
 	listed, failed := call(ctx, p.conn, func(ctx context.Context, e *liveClient) ([]container.Summary, error) {
 		return e.ContainerList(ctx, container.ListOptions{All: true})
 	})
@@ -119,7 +209,7 @@ func (p *Provider) List(ctx context.Context) ([]providers.Sandbox, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("list containers: read their details: %w", err)
 	}
-	p.inventory.keep(listed)
+	p.inventory.keep(listed, asked)
 
 	all := make([]providers.Sandbox, 0, len(found))
 	for _, sb := range found {
@@ -142,7 +232,7 @@ func (p *Provider) remembered(s *container.Summary) (sb providers.Sandbox, fresh
 		}
 		return providers.Sandbox{}, false
 	}
-	if r.sandbox.RawState != s.State {
+	if r.heard > r.asked || r.sandbox.RawState != s.State {
 		return providers.Sandbox{}, false
 	}
 	sb = r.sandbox
@@ -201,6 +291,7 @@ func (p *Provider) Get(ctx context.Context, id string) (providers.Sandbox, error
 
 // inspect reads one container and remembers it.
 func (p *Provider) inspect(ctx context.Context, id string) (providers.Sandbox, container.InspectResponse, *callError) {
+	asked := p.inventory.asking()
 	c, failed := p.rawInspect(ctx, id)
 	if failed == nil && c.ID != id { // a name that looks like an id
 		failed = &callError{exchange: exchange{status: http.StatusNotFound}, err: providers.ErrNotFound}
@@ -213,8 +304,7 @@ func (p *Provider) inspect(ctx context.Context, id string) (providers.Sandbox, c
 	}
 	sb := sandbox(p.name, c)
 	sb.Self = p.self.includes(c)
-	p.inventory.learn(sb)
-	return sb, c, nil
+	return p.inventory.learn(sb, asked), c, nil
 }
 
 func (p *Provider) rawInspect(ctx context.Context, id string) (container.InspectResponse, *callError) {

@@ -58,10 +58,7 @@ func TestGetCorrectsWhatListRemembers(t *testing.T) {
 	p := openAt(t, e.Host())
 	id := e.Run(t, enginetest.Options{})
 	old := mustList(t, p)[id].Started
-	now := 0
-	if err := e.Client(t).ContainerRestart(within(t), id, container.StopOptions{Timeout: &now}); err != nil {
-		t.Fatal(err)
-	}
+	restart(t, e, id)
 	got := mustGet(t, p, id).Started
 	if !got.After(old) {
 		t.Errorf("Get: started %v, before the restart %v", got, old)
@@ -87,7 +84,7 @@ func TestOnesThatVanishDoNotSpoilAList(t *testing.T) {
 		if sb := mustList(t, p)[violator]; sb.State != providers.StateRunning {
 			t.Errorf("the violator is %+v", sb)
 		}
-		p.inventory.keep(nil) // so that all are inspected again
+		p.inventory.keep(nil, p.inventory.asking()) // so that all are inspected again
 	}
 	churn.Wait()
 }

@@ -28,7 +28,8 @@ func complete(c container.InspectResponse) error {
 }
 
 // sandbox says what a complete inspect (GET /containers/{id}/json) means,
-// apart from what takes knowledge of reaperd itself: Self.
+// apart from what takes memory or knowledge of reaperd itself: PausedSince and
+// Self.
 func sandbox(provider string, c container.InspectResponse) providers.Sandbox {
 	sb := providers.Sandbox{
 		Ref:      providers.Ref{Provider: provider, ID: c.ID},

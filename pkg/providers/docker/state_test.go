@@ -88,10 +88,7 @@ func TestTheEnginesOwnRestartsAreCountedUntilSomebodyStartsItAnew(t *testing.T) 
 	if sb := mustList(t, p)[id]; sb.Restarts != 3 || !sb.Started.Equal(before.Started) {
 		t.Errorf("List: %d restarts, started %v; Get said 3, %v", sb.Restarts, sb.Started, before.Started)
 	}
-	now := 0
-	if err := e.Client(t).ContainerRestart(within(t), id, container.StopOptions{Timeout: &now}); err != nil {
-		t.Fatal(err)
-	}
+	restart(t, e, id)
 	if sb := mustGet(t, p, id); sb.Restarts != 0 || !sb.Started.After(before.Started) {
 		t.Errorf("after somebody restarted it: %d restarts, started %v", sb.Restarts, sb.Started)
 	}
