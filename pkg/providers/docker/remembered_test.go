@@ -3,8 +3,11 @@ package docker
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/docker/docker/api/types/events"
 
 	"github.com/reaperd/reaperd/internal/enginetest"
 	"github.com/reaperd/reaperd/pkg/providers"
@@ -141,6 +144,18 @@ func TestPausedSinceIsWhenTheLastPauseWasHeardOf(t *testing.T) {
 	_ = <-w.ended
 	if sb := agreed(); sb.State != providers.StatePaused || !sb.PausedSince.IsZero() {
 		t.Errorf("nobody watches, and it is %s since %v", sb.State, sb.PausedSince)
+	}
+}
+
+func TestAPauseThatWasNotHeardOfYetHasNoTime(t *testing.T) {
+	id := strings.Repeat("ab", 32)
+	inv := newInventory()
+	for _, action := range []events.Action{events.ActionPause, events.ActionUnPause} {
+		inv.hear(events.Message{Type: events.ContainerEventType, Action: action, Actor: events.Actor{ID: id}, TimeNano: 1796040000e9})
+	}
+	paused := providers.Sandbox{Ref: providers.Ref{ID: id}, State: providers.StatePaused}
+	if sb := inv.learn(paused, inv.asking()); !sb.PausedSince.IsZero() {
+		t.Errorf("paused since %v, which was the time before", sb.PausedSince)
 	}
 }
 

@@ -30,8 +30,9 @@ func TestSkewIsTheLeastThatExplainsTheAnswers(t *testing.T) {
 		"what they leave may be a point":             {[]answer{{0, 0, 2 * time.Second}, {0, 0, time.Second}}, 2 * time.Second},
 		"set forward":                                {[]answer{{0, ms, 0}, {10 * time.Second, ms, 70 * time.Second}}, time.Minute - ms},
 		"set back":                                   {[]answer{{0, ms, time.Hour}, {10 * time.Second, ms, 10 * time.Second}}, 0},
-		"a drift is followed":                        {[]answer{{0, ms, 0}, {spanLasts, ms, spanLasts + 900*ms}, {2 * spanLasts, ms, 2*spanLasts + 1900*ms}, {3 * spanLasts, ms, 3*spanLasts + 2900*ms}}, 2*time.Second - ms},
-		"a night without answers":                    {[]answer{{0, ms, 0}, {12 * time.Hour, ms, 12*time.Hour + 1500*ms}}, time.Second - ms},
+		"the span before still counts":               {[]answer{{20 * ms, 10 * ms, 1900 * ms}, {spanLasts + 20*ms, 10 * ms, spanLasts + 950*ms}}, 970 * ms},
+		"a drift is followed":                        {[]answer{{20 * ms, 10 * ms, 1900 * ms}, {spanLasts + 20*ms, 10 * ms, spanLasts + 950*ms}, {2*spanLasts + 20*ms, 10 * ms, 2*spanLasts + 950*ms}}, 0},
+		"a night without answers":                    {[]answer{{100 * ms, ms, 1900 * ms}, {12*time.Hour + 50*ms, ms, 12*time.Hour + 950*ms}}, 0},
 		"what was proven before the last span holds": {[]answer{{0, ms, time.Minute}, {spanLasts, 40 * time.Second, spanLasts + time.Minute}}, time.Minute - ms},
 		"our own clock set back meanwhile":           {[]answer{{300 * ms, ms, time.Minute}, {time.Hour, -time.Hour, 10 * time.Second}}, time.Minute - 301*ms},
 	} {
