@@ -44,9 +44,9 @@ func sandbox(provider string, c container.InspectResponse) providers.Sandbox {
 		Owner:    ownerOf(c.Config.Labels),
 		// RestartCount counts the engine's own restarts alone. Docker 20.10 raises
 		// it before it waits to start the container again, moves StartedAt with each
-		// start, and sets it back to 0 when somebody else starts the container; it
-		// stays when the engine gives up. So a higher count belongs to the same run,
-		// and so does the same or a higher one after a wait in restarting.
+		// start, keeps it when it gives up, and sets it back to 0 when somebody else
+		// starts the container or the engine itself was restarted. So a higher count
+		// belongs to the same run, and so does the same one after a wait in restarting.
 		Restarts: max(0, c.RestartCount),
 	}
 	sb.Revision = revision(sb.Created)

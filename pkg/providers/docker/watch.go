@@ -37,7 +37,7 @@ var told = []events.Action{
 
 var (
 	errStreamEnded = errors.New("the engine ended the stream of events")
-	errDropped     = errors.New("the engine speaks another API version now")
+	errDropped     = errors.New("the connection to the engine was given up")
 )
 
 // Watch follows the engine's events of containers (GET /events). It ends with

@@ -46,8 +46,7 @@ func begin(t *testing.T, p *Provider) *watcher {
 	return w
 }
 
-// watch starts a Watch and waits until the engine tells it what happens: it
-// subscribes somewhat later than it answers.
+// watch starts a Watch and waits until the engine tells it what happens.
 func watch(t *testing.T, e *enginetest.Engine, p *Provider) *watcher {
 	t.Helper()
 	w := begin(t, p)

@@ -56,6 +56,9 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		{"a cancelled context ends every call and changes nothing", cancelled},
 		{"a dry run changes nothing", dryRun},
 		{"calls may run side by side", sideBySide},
+		{"a watch tells what changes and ends with its context", watches},
+		{"a probe of a fit provider succeeds", probes},
+		{"the clock of a provider on this machine is this machine's", tellsTime},
 		{"nothing is printed", silent},
 	} {
 		t.Run(tc.name, func(t *testing.T) { tc.test(t, open(t)) })
@@ -142,6 +145,9 @@ func list(t *testing.T, f Fixture) {
 	}
 	if sb.Started.Before(sb.Created.Add(-time.Second)) {
 		t.Errorf("started %v before created %v", sb.Started, sb.Created)
+	}
+	if sb.Restarts != 0 {
+		t.Errorf("%d restarts of one that was started once", sb.Restarts)
 	}
 	if sb.Revision == "" {
 		t.Error("no revision: reuse of the id could not be told")
