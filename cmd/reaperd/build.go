@@ -108,6 +108,11 @@ func (b *built) draw(env environment, config *loaded, o buildOptions) (scan.Sett
 			return scan.Settings{}, err
 		}
 		b.targets = append(b.targets, t)
+		for _, w := range t.Schedule.Warnings() {
+			if !slices.Contains(b.warnings, w) {
+				b.warnings = append(b.warnings, w)
+			}
+		}
 	}
 	return scan.Settings{
 		Targets: b.targets, Policies: b.policies,

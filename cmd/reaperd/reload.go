@@ -113,7 +113,7 @@ func (d *reaper) renew(ctx context.Context) error {
 	d.front.options.Token.SetFile(config.HTTP.TokenFile)
 	setLevel(d.level, config.Log.Level)
 	for _, w := range next.warnings {
-		d.log.Warn("a policy may not do what it says", zap.String("warning", w))
+		d.log.Warn("a setting may not do what it says", zap.String("warning", w))
 	}
 	*d.built = next
 	d.built.showDryRun()

@@ -75,7 +75,7 @@ func prepare(cmd *cobra.Command, env environment) (*reaper, error) {
 		return nil, errors.Join(err, d.closeState())
 	}
 	for _, w := range d.built.warnings {
-		d.log.Warn("a policy may not do what it says", zap.String("warning", w))
+		d.log.Warn("a setting may not do what it says", zap.String("warning", w))
 	}
 	return d, nil
 }

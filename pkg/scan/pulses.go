@@ -95,14 +95,15 @@ func newPulses(leases *lease.Book) *pulses {
 	return &pulses{leases: leases, kept: map[pulseKey]*pulse{}, ids: newIDs()}
 }
 
-// see joins each sandbox of a list with what is remembered of it. One that
+// see joins each sandbox of a list with what is remembered of it, as items that
+// are to be judged. One that
 // stands in the list twice, as pages that shift make it, is taken once. back
 // are those that had been ended and are listed as alive.
-func (p *pulses) see(seen []providers.Sandbox, m moment) (facts []policy.Facts, back []providers.Sandbox) {
+func (p *pulses) see(seen []providers.Sandbox, m moment) (items []policy.Item, back []providers.Sandbox) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lists++
-	facts = make([]policy.Facts, 0, len(seen))
+	items = make([]policy.Item, 0, len(seen))
 	for i := range seen {
 		sb := &seen[i]
 		known := p.touch(sb, m.now)
@@ -113,7 +114,7 @@ func (p *pulses) see(seen []providers.Sandbox, m moment) (facts []policy.Facts, 
 		if known.ended.outlived(sb.State) {
 			back = append(back, *sb)
 		}
-		facts = append(facts, p.join(sb, known, m))
+		items = append(items, policy.Item{Facts: p.join(sb, known, m)})
 	}
 	for k, known := range p.kept {
 		if m.now.Sub(known.lastSeen.time()) > remembered {
@@ -121,7 +122,7 @@ func (p *pulses) see(seen []providers.Sandbox, m moment) (facts []policy.Facts, 
 			p.ids.forget(k.id)
 		}
 	}
-	return facts, back
+	return items, back
 }
 
 // look joins one sandbox, looked at by itself, with what is remembered of it.

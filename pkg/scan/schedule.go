@@ -2,6 +2,7 @@ package scan
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -91,6 +92,30 @@ func (c wallCalendar) Next(t time.Time) time.Time {
 // moved gives the time at which a clock in the zone shows what t shows.
 func moved(t time.Time, zone *time.Location) time.Time {
 	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), zone)
+}
+
+// Warnings say what of the schedule may not be what its writer thinks.
+func (s Schedule) Warnings() []string {
+	fields := strings.Fields(s.text)
+	if s.every || len(fields) != 5 {
+		return nil
+	}
+	var warnings []string
+	for i, f := range []struct {
+		span       int
+		unit, each string
+	}{{60, "minutes", "hour"}, {24, "hours", "day"}, {0, "days", "month"}} {
+		step, stepped := strings.CutPrefix(fields[i], "*/")
+		n, err := strconv.Atoi(step)
+		if stepped && err == nil && n > 1 && (f.span == 0 || f.span%n != 0) {
+			warnings = append(warnings, fmt.Sprintf("schedule %q: its steps of %d %s begin anew with each %s, so the last one is shorter; "+
+				"for equal ones write @every", s.text, n, f.unit, f.each))
+		}
+	}
+	if anyDay := func(field string) bool { return strings.HasPrefix(field, "*") || field == "?" }; !anyDay(fields[2]) && !anyDay(fields[4]) {
+		warnings = append(warnings, fmt.Sprintf("schedule %q: it names days of the month and of the week, and fires on either", s.text))
+	}
+	return warnings
 }
 
 // String gives the schedule as it was written.

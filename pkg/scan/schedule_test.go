@@ -175,3 +175,27 @@ func FuzzParseSchedule(f *testing.F) {
 		}
 	})
 }
+
+func TestWhatAScheduleMayNotMean(t *testing.T) {
+	for text, want := range map[string]string{
+		"*/7 * * * *":      `steps of 7 minutes begin anew with each hour`,
+		"0 */5 * * *":      `steps of 5 hours begin anew with each day`,
+		"0 0 */2 * *":      `steps of 2 days begin anew with each month`,
+		"0 0 1 * 1":        `fires on either`,
+		"*/15 * * * *":     "",
+		"*/60 * * * *":     "",
+		"0 */6 * * *":      "",
+		"*/1 * * * *":      "",
+		"5/15 * * * *":     "",
+		"0 0 * * 1":        "",
+		"0 0 1 * ?":        "",
+		"@every 7m":        "",
+		"@hourly":          "",
+		"30 2 * * MON-FRI": "",
+	} {
+		got := strings.Join(schedule(t, text).Warnings(), "; ")
+		if (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
