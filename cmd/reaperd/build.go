@@ -76,9 +76,6 @@ func assemble(env environment, config *loaded, o buildOptions) (*built, error) {
 	)
 	b.showDryRun()
 	clock := scan.SystemClock{}
-	if o.log == nil {
-		o.log = zap.NewNop()
-	}
 	options := scan.Options{
 		Settings: settings, Clock: clock, Log: o.log,
 		Metrics:  scan.NewMetrics(b.registry, clock, b.targets, b.policies),

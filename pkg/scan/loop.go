@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/reaperd/reaperd/pkg/lease"
@@ -68,8 +69,18 @@ type Loop struct {
 	lanes sync.WaitGroup
 }
 
-// New makes a loop; nothing runs yet.
+// New makes a loop; nothing runs yet. Without a clock it goes by the machine's,
+// without a log or metrics it keeps silent.
 func New(o Options) *Loop {
+	if o.Clock == nil {
+		o.Clock = SystemClock{}
+	}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(prometheus.NewRegistry(), o.Clock, o.Targets, o.Policies)
+	}
 	l := &Loop{clock: o.Clock, log: o.Log, metrics: o.Metrics, claims: newClaims(), onReport: o.OnReport}
 	l.guard = newGuard(o.Clock, o.Tick, o.Log, o.Metrics)
 	l.guard.adjust(o.MaxSkew)
