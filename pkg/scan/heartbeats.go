@@ -89,9 +89,12 @@ func (h Heartbeats) Lease(key string) (lease.Lease, error) { return h.l.leases.G
 // Beat notes a sign of life of one sandbox, given by its id or, where that is
 // enough, the beginning of it, and gives the whole name. One that no list has
 // shown yet is providers.ErrNotFound: nothing is asked of it before.
-func (h Heartbeats) Beat(ref providers.Ref, _ string) (providers.Ref, error) {
+func (h Heartbeats) Beat(ref providers.Ref, by string) (providers.Ref, error) {
 	whole, err := h.beat(ref)
 	h.count(err)
+	if err == nil && h.l.log.Core().Enabled(zap.DebugLevel) {
+		h.l.log.Debug("heartbeat", zap.String("provider", whole.Provider), zap.String("sandbox", whole.ID), zap.String("by", by))
+	}
 	return whole, err
 }
 
@@ -125,20 +128,20 @@ func (h Heartbeats) count(err error) {
 	h.l.metrics.heartbeats.WithLabelValues(outcome).Inc()
 }
 
-// keepHeard writes what was heard at every tick of the guard until ctx ends,
-// and once more then: a crash costs a second of it, for which the blindness of
-// the next start makes up.
+// keepHeard writes what was heard at every tick of the guard until ctx ends: a
+// crash costs a second of it, for which the blindness of the next start makes
+// up.
 func (l *Loop) keepHeard(ctx context.Context) {
-	if l.keeper == nil {
-		return
-	}
 	for wait(ctx, l.clock, l.guard.tick, nil, nil) == elapsed {
 		l.saveHeard(ctx)
 	}
-	l.saveHeard(ctx)
 }
 
+// saveHeard also saves while reaperd ends.
 func (l *Loop) saveHeard(ctx context.Context) {
+	if l.keeper == nil {
+		return
+	}
 	l.keeper.recallLeases(ctx, l.leases)
 	l.keeper.saveLeases(ctx, l.leases)
 	for _, s := range l.current() {

@@ -9,6 +9,7 @@ import (
 	"github.com/reaperd/reaperd/pkg/lease"
 	"github.com/reaperd/reaperd/pkg/providers"
 	"github.com/reaperd/reaperd/pkg/scan"
+	"github.com/reaperd/reaperd/pkg/store"
 )
 
 // beating is a policy under which a sandbox has to give a sign of life every
@@ -176,6 +177,17 @@ func TestHeartbeatsOutliveTheDaemon(t *testing.T) {
 		equal(t, "left after the lease", ids(t, l.mem), "")
 		d.want(1, "reclaims_total", "reason=heartbeat_lost", "outcome=reclaimed")
 		d.want(1, "reclaims_total", "reason=lease_expired", "outcome=reclaimed")
+		words := map[string]string{}
+		all, err := d.store.History(t.Context(), store.Filter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range all {
+			words[e.SandboxID] = e.By
+		}
+		equal(t, "on whose word", words, map[string]string{
+			"beats": "policy", "leased": "policy", "let-go": "test, who released the lease other",
+		})
 	})
 }
 

@@ -3,6 +3,7 @@ package scan
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -129,9 +130,22 @@ func (s *Scanner) entry(it policy.Item, now time.Time) store.Entry {
 	return store.Entry{
 		Provider: s.name, Kind: s.kind, SandboxID: sb.ID, InstanceID: sb.InstanceID(), Name: sb.Name, Image: sb.Image,
 		Revision: sb.Revision, Tags: sb.Tags, Policy: d.Policy, Reason: string(d.Reason), Action: string(d.Action.Action),
-		By: ByPolicy, Due: d.Due, Begun: now, UptimeSeconds: ran.Seconds(), CostDollars: ran.Hours() * s.target.PricePerHour,
+		By: s.onWhoseWord(it), Due: d.Due, Begun: now, UptimeSeconds: ran.Seconds(), CostDollars: ran.Hours() * s.target.PricePerHour,
 		Attempt: s.retries.failures(sb) + 1,
 	}
+}
+
+// onWhoseWord says who had it reclaimed: a policy, or whoever let go of its
+// lease.
+func (s *Scanner) onWhoseWord(it policy.Item) string {
+	if it.Decision.Reason != policy.LeaseReleased {
+		return ByPolicy
+	}
+	l, err := s.pulses.leases.Get(it.Facts.Tags[policy.LeaseTag])
+	if err != nil {
+		return ByPolicy
+	}
+	return fmt.Sprintf("%s, who released the lease %s", l.By, l.Key)
 }
 
 // chronicle writes into history what became of one reclaim. One that never

@@ -107,7 +107,6 @@ func (l *Loop) Run(ctx context.Context) {
 	var beside sync.WaitGroup
 	beside.Go(func() { l.guard.watch(ctx, l.scanAll) })
 	beside.Go(func() { l.keepHeard(ctx) })
-	defer beside.Wait()
 	l.identify(ctx)
 	l.mu.Lock()
 	l.start = func(s *Scanner, before <-chan struct{}) { l.startLane(ctx, s, before) }
@@ -121,6 +120,8 @@ func (l *Loop) Run(ctx context.Context) {
 	l.start = nil // a reload that comes now begins nothing
 	l.mu.Unlock()
 	l.lanes.Wait()
+	beside.Wait()
+	l.saveHeard(ctx)
 	l.keeper.flush(ctx)
 }
 
