@@ -182,10 +182,8 @@ func TestASlowClientDoesNotKeepTheListenerFromMoving(t *testing.T) {
 	if err := f.open(t.Context(), places{listen: "localhost:0"}); err != nil {
 		t.Errorf("open: %v", err)
 	}
-	select {
-	case err := <-got:
-		t.Errorf("the slow client was given no time: %v", err)
-	default:
+	if len(got) > 0 {
+		t.Error("the slow client was waited for, or given no time")
 	}
 	if c, err := net.Dial("tcp", first); err == nil {
 		_ = c.Close()
