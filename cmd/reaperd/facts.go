@@ -43,6 +43,7 @@ type fact struct {
 	PausedSince time.Time `json:"paused_since,omitzero"`
 	LastActive  time.Time `json:"last_active,omitzero"`
 	Expires     time.Time `json:"expires,omitzero"`
+	Restarts    int       `json:"restarts,omitempty"`
 
 	Revision string            `json:"revision,omitempty"`
 	Owner    string            `json:"owner,omitempty"`
@@ -57,7 +58,7 @@ func newFact(f policy.Facts) fact {
 	sb := f.Sandbox
 	return fact{
 		sb.Provider, sb.Kind, sb.ID, sb.Name, sb.Image, sb.Endpoint, sb.State, sb.RawState, sb.Tags,
-		sb.Created, sb.Started, sb.Ended, sb.PausedSince, sb.LastActive, sb.Expires,
+		sb.Created, sb.Started, sb.Ended, sb.PausedSince, sb.LastActive, sb.Expires, sb.Restarts,
 		sb.Revision, sb.Owner, sb.Self, sb.Extra, f.Pulse,
 	}
 }
@@ -68,7 +69,7 @@ func (f fact) facts() policy.Facts {
 			Ref: providers.Ref{Provider: f.Provider, ID: f.ID}, Kind: f.Kind, Name: f.Name, Image: f.Image,
 			Endpoint: f.Endpoint, State: f.State, RawState: f.RawState, Tags: f.Tags,
 			Created: f.Created, Started: f.Started, Ended: f.Ended, PausedSince: f.PausedSince,
-			LastActive: f.LastActive, Expires: f.Expires,
+			LastActive: f.LastActive, Expires: f.Expires, Restarts: f.Restarts,
 			Revision: f.Revision, Owner: f.Owner, Self: f.Self, Extra: f.Extra,
 		},
 		Pulse: f.Pulse,

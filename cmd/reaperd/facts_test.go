@@ -28,6 +28,8 @@ func filled(t *testing.T, v reflect.Value) {
 			fv.SetString(f.Name)
 		case fv.Kind() == reflect.Bool:
 			fv.SetBool(true)
+		case fv.Kind() == reflect.Int:
+			fv.SetInt(int64(len(f.Name)))
 		case fv.Kind() == reflect.Map:
 			fv.Set(reflect.ValueOf(map[string]string{"key": f.Name}))
 		case fv.Kind() == reflect.Slice:
