@@ -241,7 +241,7 @@ func (l *lagging) List(ctx context.Context) ([]providers.Sandbox, error) {
 
 func TestAListThatLagsBringsNothingBack(t *testing.T) {
 	lag := &lagging{Provider: fake.New("mem")}
-	bubble(t, setup{providers: []providers.Provider{lag}, names: []string{"mem"}}, func(t *testing.T, r *rig) {
+	bubble(t, setup{providers: []providers.Provider{lag}, names: []string{"mem"}}, func(_ *testing.T, r *rig) {
 		sb := r.up("a", 5*time.Hour)
 		lag.Put(sb)
 		sb.Provider, sb.Kind = "mem", fake.Name

@@ -40,10 +40,10 @@ func (r *rig) renew(key string, ttl time.Duration) {
 }
 
 // hourly lists every hour, so that what happens sooner is not a list's doing.
-func hourly(policies string) setup { return setup{policies: policies, schedule: "@every 1h"} }
+func hourly() setup { return setup{policies: beating, schedule: "@every 1h"} }
 
 func TestWhoFallsSilentGoesOneTimeoutLater(t *testing.T) {
-	bubble(t, hourly(beating), func(t *testing.T, r *rig) {
+	bubble(t, hourly(), func(t *testing.T, r *rig) {
 		r.mem.Put(r.up("beats", time.Minute))
 		r.mem.Put(r.up("silent", time.Minute))
 		r.mem.Put(r.up("never", time.Minute))
@@ -65,7 +65,7 @@ func TestWhoFallsSilentGoesOneTimeoutLater(t *testing.T) {
 }
 
 func TestALeaseKeepsWhatNamesIt(t *testing.T) {
-	bubble(t, hourly(beating), func(t *testing.T, r *rig) {
+	bubble(t, hourly(), func(t *testing.T, r *rig) {
 		for _, key := range []string{"kept", "ended", "let-go", "forgotten", "unheard-of"} {
 			r.mem.Put(r.up(key, time.Minute, tagged(leased, key)))
 		}
@@ -98,7 +98,7 @@ func TestALeaseKeepsWhatNamesIt(t *testing.T) {
 }
 
 func TestAReleaseIsNotBraked(t *testing.T) {
-	s := hourly(beating)
+	s := hourly()
 	s.brake = scan.BrakeOptions{Window: time.Hour, MinCount: 1, Confirm: 30 * time.Minute}
 	bubble(t, s, func(t *testing.T, r *rig) {
 		for _, id := range []string{"a", "b", "c", "d"} {
@@ -117,7 +117,7 @@ func TestAReleaseIsNotBraked(t *testing.T) {
 }
 
 func TestASandboxMayKnowOnlyTheBeginningOfItsId(t *testing.T) {
-	bubble(t, hourly(beating), func(t *testing.T, r *rig) {
+	bubble(t, hourly(), func(t *testing.T, r *rig) {
 		r.mem.Put(r.up("0123456789ab0000", time.Minute))
 		r.mem.Put(r.up("0123456789ac0000", time.Minute))
 		defer r.run()()

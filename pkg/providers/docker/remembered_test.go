@@ -141,7 +141,7 @@ func TestPausedSinceIsWhenTheLastPauseWasHeardOf(t *testing.T) {
 		t.Errorf("one whose pause nobody heard of: %s since %v", sb.State, sb.PausedSince)
 	}
 	w.stop()
-	_ = <-w.ended
+	<-w.ended
 	if sb := agreed(); sb.State != providers.StatePaused || !sb.PausedSince.IsZero() {
 		t.Errorf("nobody watches, and it is %s since %v", sb.State, sb.PausedSince)
 	}
