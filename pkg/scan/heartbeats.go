@@ -171,6 +171,8 @@ func (k *keeper) saveLeases(ctx context.Context, b *lease.Book) {
 	if !k.leasesRecalled.Load() {
 		return
 	}
+	k.leasesMu.Lock()
+	defer k.leasesMu.Unlock()
 	fresh := b.Unsaved()
 	if len(fresh) == 0 {
 		return

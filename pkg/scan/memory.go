@@ -72,6 +72,9 @@ type keeper struct {
 	metrics *Metrics
 
 	leasesRecalled atomic.Bool
+	// leasesMu keeps a lease that is made anew from being deleted as the old
+	// one that it was.
+	leasesMu sync.Mutex
 
 	mu      sync.Mutex
 	failing map[string]bool // by op, for logging on change only
@@ -156,6 +159,8 @@ func (k *keeper) prune(ctx context.Context, b *lease.Book) {
 			_, old := k.PruneHistory(ctx, now.Add(-history))
 			err = errors.Join(err, old)
 		}
+		k.leasesMu.Lock()
+		defer k.leasesMu.Unlock()
 		return errors.Join(err, k.DeleteLeases(ctx, b.Prune(now)))
 	})
 }
