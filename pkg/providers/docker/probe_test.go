@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -79,5 +80,18 @@ func TestProbeAsksForA200AndForNothingElse(t *testing.T) {
 				t.Errorf("%d bytes of error", len(err.Error()))
 			}
 		})
+	}
+}
+
+func TestProbeReachesAnEngineByTCP(t *testing.T) {
+	var asked []string
+	engine := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked = append(asked, r.URL.Path) }))
+	defer engine.Close()
+	p := openAt(t, "tcp://"+engine.Listener.Addr().String())
+	if err := p.Probe(within(t)); err != nil {
+		t.Error(err)
+	}
+	if want := []string{"/_ping", "/networks"}; !slices.Equal(asked, want) {
+		t.Errorf("it asked for %v, want %v", asked, want)
 	}
 }

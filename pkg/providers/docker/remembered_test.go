@@ -141,7 +141,9 @@ func TestPausedSinceIsWhenTheLastPauseWasHeardOf(t *testing.T) {
 		t.Errorf("one whose pause nobody heard of: %s since %v", sb.State, sb.PausedSince)
 	}
 	w.stop()
-	<-w.ended
+	if err := <-w.ended; err != nil {
+		t.Errorf("Watch gave %v; want nil", err)
+	}
 	if sb := agreed(); sb.State != providers.StatePaused || !sb.PausedSince.IsZero() {
 		t.Errorf("nobody watches, and it is %s since %v", sb.State, sb.PausedSince)
 	}
