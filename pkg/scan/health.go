@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/reaperd/reaperd/pkg/providers"
 )
 
@@ -34,6 +36,8 @@ type health struct {
 	late     []string // the sandboxes whose calls, the last ones in a row, ran out of time
 	degraded bool
 	rest     time.Time // until when it is left alone
+	// unprobed: it does not let itself be probed, and its lists stand in for that.
+	unprobed bool
 }
 
 // note takes in how a call for a sandbox went, and says whether the provider
@@ -96,6 +100,16 @@ func (h *health) probed(err error, now time.Time) (changed, degraded bool) {
 	return h.degraded != was, h.degraded
 }
 
+// refuseProbes notes that the provider does not let itself be probed, and says
+// whether that is new.
+func (h *health) refuseProbes() (news bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	news = !h.unprobed
+	h.unprobed = true
+	return news
+}
+
 // sick says whether the provider is degraded.
 func (h *health) sick() bool {
 	h.mu.Lock()
@@ -126,7 +140,7 @@ func (s *Scanner) fit(ctx context.Context, n int) (again time.Time, fit bool) {
 	if !s.health.sick() && n < probeFrom {
 		return time.Time{}, true
 	}
-	p, ok := providers.As[providers.Prober](s.target.Provider)
+	p, ok := s.prober()
 	if !ok {
 		return time.Time{}, !s.health.sick() // the next list is its probe
 	}
@@ -135,6 +149,13 @@ func (s *Scanner) fit(ctx context.Context, n int) (again time.Time, fit bool) {
 	})
 	if err != nil && ctx.Err() != nil {
 		return time.Time{}, false
+	}
+	switch providers.CauseOf(err) {
+	case providers.CauseDenied, providers.CauseUnsupported, providers.CauseNotFound: // a filter in between answers so
+		if s.health.refuseProbes() {
+			s.log.Warn("provider does not let itself be probed: where it is to be probed, its next list stands in", zap.Error(err))
+		}
+		return time.Time{}, !s.health.sick()
 	}
 	now = s.clock.Now()
 	changed, degraded := s.health.probed(err, now)
@@ -145,9 +166,20 @@ func (s *Scanner) fit(ctx context.Context, n int) (again time.Time, fit bool) {
 	return time.Time{}, true
 }
 
+// prober gives the probe of the provider, if it has one that can be used.
+func (s *Scanner) prober() (providers.Prober, bool) {
+	s.health.mu.Lock()
+	refused := s.health.unprobed
+	s.health.mu.Unlock()
+	if refused {
+		return nil, false
+	}
+	return providers.As[providers.Prober](s.target.Provider)
+}
+
 // listed takes a list that was answered for a probe, where there is no other.
 func (s *Scanner) listed() {
-	if _, ok := providers.As[providers.Prober](s.target.Provider); ok || !s.health.sick() {
+	if _, ok := s.prober(); ok || !s.health.sick() {
 		return
 	}
 	now := s.clock.Now()

@@ -104,6 +104,27 @@ func TestOneThatHangsMakesNoProviderSick(t *testing.T) {
 	})
 }
 
+// A filter before an engine may forbid the probe. That says nothing of the
+// engine: its lists stand in.
+func TestAProviderThatForbidsProbes(t *testing.T) {
+	p := newCloud()
+	bubble(t, p.on(setup{change: func(_ int, t *scan.Target) { t.Parallel = 1 }}), func(t *testing.T, r *rig) {
+		p.probed(func(context.Context) error { return providers.ErrDenied })
+		for i := range 6 {
+			p.Put(r.up(fmt.Sprintf("x%02d", i), 5*time.Hour))
+		}
+		p.Inject(fake.Faults{Get: func(ctx context.Context, _ string) error { return hang(ctx) }})
+		defer r.run()()
+		pass(31 * time.Second)
+		r.want(1, "provider_degraded", "provider=mem")
+		p.Inject(fake.Faults{})
+		pass(2 * time.Minute)
+		r.want(0, "provider_degraded", "provider=mem")
+		equal(t, "left", ids(t, p.Provider), "")
+		equal(t, "told", r.lines("provider does not let itself be probed: where it is to be probed, its next list stands in"), 1)
+	})
+}
+
 // Where there is no probe, a list is.
 func TestASickProviderWithoutAProbe(t *testing.T) {
 	bubble(t, setup{change: func(_ int, t *scan.Target) { t.Parallel = 1 }}, func(t *testing.T, r *rig) {
