@@ -133,6 +133,22 @@ func (e *Engine) Exists(tb testing.TB, id string) bool {
 	return err == nil
 }
 
+// IDs gives every container that the engine knows.
+func (e *Engine) IDs(tb testing.TB) map[string]bool {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	all, err := e.cli.ContainerList(ctx, container.ListOptions{All: true})
+	if err != nil {
+		tb.Fatalf("list containers: %v", err)
+	}
+	ids := make(map[string]bool, len(all))
+	for _, c := range all {
+		ids[c.ID] = true
+	}
+	return ids
+}
+
 // Wait waits until what the engine says of a container satisfies is.
 func (e *Engine) Wait(tb testing.TB, id string, is func(*container.State) bool) {
 	tb.Helper()
