@@ -33,28 +33,34 @@ const (
 // a sick engine is part of the outage.
 type health struct {
 	mu       sync.Mutex
-	late     []string // the sandboxes whose calls, the last ones in a row, ran out of time
+	late     []lateCall // the last ones in a row that ran out of time, one for each sandbox
 	degraded bool
 	rest     time.Time // until when it is left alone
 	// unprobed: it does not let itself be probed, and its lists stand in for that.
 	unprobed bool
 }
 
+// lateCall is a call for one sandbox that ran out of time.
+type lateCall struct{ id, op string }
+
 // note takes in how a call for a sandbox went, and says whether the provider
-// is degraded by it.
-func (h *health) note(id string, err error, now time.Time) (degraded bool) {
+// is degraded by it. A look that is answered says nothing of stops: a sick
+// engine may tell all it knows and end nothing (moby/libnetwork#2649), and
+// every stop that hangs is followed by looks at what became of it.
+func (h *health) note(op, id string, err error, now time.Time) (degraded bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch providers.CauseOf(err) {
 	case providers.CauseTimeout:
-		if !slices.Contains(h.late, id) {
-			h.late = append(h.late, id)
+		h.late = slices.DeleteFunc(h.late, func(c lateCall) bool { return c.id == id && c.op == opGet })
+		if !slices.ContainsFunc(h.late, func(c lateCall) bool { return c.id == id }) {
+			h.late = append(h.late, lateCall{id, op})
 		}
 	case providers.CauseUnavailable: // says nothing of how it is when it is there
 	case providers.CauseThrottled:
 		h.throttled(err, now)
 	default:
-		h.late = nil
+		h.late = slices.DeleteFunc(h.late, func(c lateCall) bool { return op == opStop || c.op == opGet })
 	}
 	if h.degraded || len(h.late) < sickAfter {
 		return false
@@ -207,7 +213,7 @@ func (s *Scanner) get(ctx context.Context, id string) (providers.Sandbox, error)
 	sb, err := call(ctx, s, opGet, s.target.Timeout, func(ctx context.Context) (providers.Sandbox, error) {
 		return s.target.Provider.Get(ctx, id)
 	})
-	s.tellHealth(s.noteHealth(id, err), true)
+	s.tellHealth(s.noteHealth(opGet, id, err), true)
 	return sb, err
 }
 
@@ -216,12 +222,12 @@ func (s *Scanner) send(ctx context.Context, sb providers.Sandbox, o providers.St
 	_, err := call(ctx, s, opStop, o.Grace+stopMargin, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, s.target.Provider.Stop(ctx, sb, o)
 	})
-	s.tellHealth(s.noteHealth(sb.ID, err), true)
+	s.tellHealth(s.noteHealth(opStop, sb.ID, err), true)
 	return err
 }
 
-func (s *Scanner) noteHealth(id string, err error) (degraded bool) {
-	return s.health.note(id, err, s.clock.Now())
+func (s *Scanner) noteHealth(op, id string, err error) (degraded bool) {
+	return s.health.note(op, id, err, s.clock.Now())
 }
 
 // unfit says whether a batch under way has to end: what it has not begun waits.

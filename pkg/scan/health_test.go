@@ -125,6 +125,28 @@ func TestAProviderThatForbidsProbes(t *testing.T) {
 	})
 }
 
+// A place may answer every look, and hang on every stop: that each such stop is
+// followed by looks that are answered makes it no fitter.
+func TestStopsThatHangWhileLooksAreAnswered(t *testing.T) {
+	p := newCloud()
+	bubble(t, p.on(setup{change: func(_ int, t *scan.Target) { t.Parallel = 1 }}), func(t *testing.T, r *rig) {
+		for i := range 3 { // too few to be worth a probe before
+			p.Put(r.up(fmt.Sprintf("x%02d", i), 5*time.Hour))
+		}
+		p.probed(hang)
+		p.Inject(fake.Faults{Stop: func(ctx context.Context, _ string) error { return hang(ctx) }})
+		defer r.run()()
+		pass(10 * time.Minute)
+		equal(t, "stops", p.Calls("stop"), 3)
+		r.want(1, "provider_degraded", "provider=mem")
+		p.Inject(fake.Faults{})
+		p.probe.Store(nil)
+		pass(30 * time.Second)
+		equal(t, "left", ids(t, p.Provider), "")
+		r.want(0, "provider_degraded", "provider=mem")
+	})
+}
+
 // Where there is no probe, a list is.
 func TestASickProviderWithoutAProbe(t *testing.T) {
 	bubble(t, setup{change: func(_ int, t *scan.Target) { t.Parallel = 1 }}, func(t *testing.T, r *rig) {
