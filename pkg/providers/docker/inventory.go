@@ -246,7 +246,11 @@ func (p *Provider) remembered(s *container.Summary) (sb providers.Sandbox, fresh
 // read inspects a listed container. It gives nil for one that is gone, and one
 // of unknown state for one that cannot be read.
 func (p *Provider) read(ctx context.Context, s *container.Summary) *providers.Sandbox {
-	own, cancel := context.WithTimeout(ctx, p.deadlines.inspect)
+	limit := p.deadlines.inspect
+	if until, has := ctx.Deadline(); has { // a list in a hurry is not to be lost over this one
+		limit = min(limit, time.Until(until)/2)
+	}
+	own, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	sb, _, failed := p.inspect(own, s.ID)
 	switch {

@@ -168,6 +168,21 @@ func TestOneHungInspectCostsOnlyItself(t *testing.T) {
 	}
 }
 
+// A caller may give a list less time than an inspect may take.
+func TestOneHungInspectDoesNotUseUpAListsTime(t *testing.T) {
+	e := enginetest.Shared(t)
+	proxy := enginetest.NewProxy(t, e)
+	p := openAt(t, proxy.Host())
+	wedged := e.Run(t, enginetest.Options{CreateOnly: true})
+	proxy.Hook(on("GET", wedged+"/json", enginetest.Hold))
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // of the five that an inspect has
+	defer cancel()
+	all, err := p.List(ctx)
+	if i := slices.IndexFunc(all, func(sb providers.Sandbox) bool { return sb.ID == wedged }); err != nil || i < 0 || all[i].State != providers.StateUnknown {
+		t.Errorf("%v, %v", all, err)
+	}
+}
+
 func TestAnEngineThatGoesAwayLeavesNoDoubtAboutItsContainers(t *testing.T) {
 	e := enginetest.Shared(t)
 	proxy := enginetest.NewProxy(t, e)
