@@ -21,7 +21,7 @@ const (
 	// probed first: fewer show by themselves whether it is fit.
 	probeFrom = sickAfter + 1
 	// probeTimeout bounds a probe, and probePause is the time between two.
-	probeTimeout = 5 * time.Second
+	probeTimeout = 2 * time.Second
 	probePause   = 10 * time.Second
 	// throttlePause is for how long a provider that is throttled, and does not
 	// say for how long, is left alone, and throttleCap the most that is waited.
