@@ -13,14 +13,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/reaperd/reaperd/internal/duration"
+	"github.com/reaperd/reaperd/pkg/providers"
 	"github.com/reaperd/reaperd/pkg/scan"
 	"github.com/reaperd/reaperd/pkg/store"
 )
 
 func historyCommand(env environment) *cobra.Command {
 	var filter store.Filter
-	var since string
-	var asJSON bool
+	var since, output string
+	var told bool
 	cmd := &cobra.Command{
 		Use:   "history [SANDBOX]",
 		Short: "Show who was reclaimed, when and why",
@@ -28,8 +29,8 @@ func historyCommand(env environment) *cobra.Command {
 keeps; whether it runs does not matter. SANDBOX is an id, or at least the first 12
 characters of one, or a name.`,
 		Example: `  reaperd history --since 1d
-  reaperd history docker_6e59fc6681ad
-  reaperd history -p docker --outcome failed --json`,
+  reaperd history docker_6e59fc6681ad --evidence
+  reaperd history -p docker --outcome failed -o json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usage("history takes one sandbox, found %d: %s", len(args), strings.Join(args, " "))
@@ -50,7 +51,10 @@ characters of one, or a name.`,
 				}
 				filter.Since = time.Now().Add(-d)
 			}
-			return showHistory(cmd, env, filter, asJSON)
+			if !slices.Contains(historyOutputs, output) {
+				return usage("there is no output %q: it is one of %v", output, historyOutputs)
+			}
+			return showHistory(cmd, env, filter, output, told)
 		},
 	}
 	providerFlag(cmd, &filter.Provider)
@@ -58,11 +62,14 @@ characters of one, or a name.`,
 	cmd.Flags().StringVar(&filter.Outcome, "outcome", "", "only what ended so: reclaimed, gone, failed, …")
 	cmd.Flags().StringVar(&filter.Policy, "policy", "", "only by this policy")
 	cmd.Flags().IntVar(&filter.Limit, "limit", 50, "how many at most; 0 for all")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	cmd.Flags().BoolVar(&told, "evidence", false, "print what each left to tell, where a policy keeps it (action.logs)")
 	return cmd
 }
 
-func showHistory(cmd *cobra.Command, env environment, filter store.Filter, asJSON bool) (err error) {
+var historyOutputs = []string{"table", "json"}
+
+func showHistory(cmd *cobra.Command, env environment, filter store.Filter, output string, told bool) (err error) {
 	dsn, err := configuredState(cmd, env)
 	if err != nil {
 		return err
@@ -79,10 +86,13 @@ func showHistory(cmd *cobra.Command, env environment, filter store.Filter, asJSO
 	if err != nil {
 		return err
 	}
-	if asJSON {
+	if output == "json" {
 		return historyJSON(cmd.OutOrStdout(), entries)
 	}
 	historyTable(cmd.OutOrStdout(), entries)
+	if told {
+		printEvidence(cmd.OutOrStdout(), entries)
+	}
 	if filter.Limit > 0 && len(entries) == filter.Limit {
 		cmd.Printf("\nThere may be more: these are the newest %d (--limit).\n", filter.Limit)
 	}
@@ -126,6 +136,31 @@ func historyTable(w io.Writer, entries []store.Entry) {
 	_ = t.Flush() // as for every print to the terminal
 }
 
+// printEvidence prints what sandboxes left to tell, below the table.
+func printEvidence(w io.Writer, entries []store.Entry) {
+	for _, e := range entries {
+		if e.Evidence == nil {
+			continue
+		}
+		fmt.Fprintf(w, "\n%s", printable(e.InstanceID))
+		if e.Evidence.ExitCode != nil {
+			fmt.Fprintf(w, ", exit code %d", *e.Evidence.ExitCode)
+		}
+		fmt.Fprintln(w)
+		for _, part := range []struct {
+			title string
+			lines []string
+		}{{"processes", e.Evidence.Processes}, {"output", e.Evidence.Output}} {
+			if len(part.lines) > 0 {
+				fmt.Fprintf(w, "  %s:\n", part.title)
+			}
+			for _, line := range part.lines {
+				fmt.Fprintf(w, "    %s\n", printable(line))
+			}
+		}
+	}
+}
+
 // pastRow is one entry of the history, in ps's words where it has them.
 type pastRow struct {
 	ID            int64             `json:"id"`
@@ -149,6 +184,8 @@ type pastRow struct {
 	UptimeSeconds float64           `json:"uptime_seconds"`
 	CostDollars   float64           `json:"cost_dollars"`
 	Attempt       int               `json:"attempt"`
+
+	Evidence *providers.Evidence `json:"evidence,omitempty"`
 }
 
 func historyJSON(w io.Writer, entries []store.Entry) error {
@@ -156,7 +193,7 @@ func historyJSON(w io.Writer, entries []store.Entry) error {
 	for i, e := range entries {
 		rows[i] = pastRow{
 			e.ID, e.Provider, e.Kind, e.SandboxID, e.InstanceID, e.Name, e.Image, e.Revision, e.Tags, e.Policy, e.Reason, e.Action,
-			e.By, seconds(e.Due), seconds(e.Begun), seconds(e.Ended), outcomeWord(e), e.Error, e.UptimeSeconds, e.CostDollars, e.Attempt,
+			e.By, seconds(e.Due), seconds(e.Begun), seconds(e.Ended), outcomeWord(e), e.Error, e.UptimeSeconds, e.CostDollars, e.Attempt, e.Evidence,
 		}
 	}
 	return writeJSON(w, struct {

@@ -45,10 +45,10 @@ func (s *scene) stubborn(t *testing.T) (asked string, end func()) {
 	return asked, end
 }
 
-// past is what history --json says, the oldest first.
+// past is what history -o json says, the oldest first.
 func (s *scene) past(t *testing.T, args ...string) []pastRow {
 	t.Helper()
-	got := reaperd(t, nil, append([]string{"history", "--json", "-c", s.file}, args...)...)
+	got := reaperd(t, nil, append([]string{"history", "-o", "json", "-c", s.file}, args...)...)
 	var all struct{ History []map[string]any }
 	if err := json.Unmarshal([]byte(got.out), &all); err != nil || got.code != exitClean {
 		t.Fatalf("%+v, %v", got, err)

@@ -26,6 +26,9 @@ type Decision struct {
 	Next time.Time
 	// Action is what is, or will be at Due, done.
 	Action providers.StopOptions
+	// Logs is how many last lines of its output are kept with the history, and
+	// with them what else tells of its end; 0: nothing.
+	Logs int
 	// Shadows are the policies in report mode that would reclaim now. They
 	// change nothing else in a decision.
 	Shadows []Shadow

@@ -105,6 +105,7 @@ type action struct {
 	Type    string         `yaml:"type" doc:"stop (the default), remove, or pause on kinds that can."`
 	Grace   *time.Duration `yaml:"grace,zero" doc:"From the polite signal to the kill (10s if left out; 0s kills at once)."`
 	Volumes bool           `yaml:"volumes" doc:"With remove: its anonymous volumes too, never named ones."`
+	Logs    int            `yaml:"logs" doc:"How many last lines of its output, with its exit code and processes, are kept with the history (none if left out)."`
 }
 
 var policyName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
@@ -159,12 +160,18 @@ func (a *action) CheckYAML(d *strictyaml.Decoder, n *yaml.Node) {
 			d.Faultf(valueOf(n, "volumes"), "goes with type: remove only: what is stopped keeps its volumes")
 		})
 	}
+	if logs := valueOf(n, "logs"); logs != nil && logs.ShortTag() == "!!int" && (a.Logs < 1 || a.Logs > mostLogs) {
+		d.In(".logs", func() { d.Faultf(logs, "want 1 to %d lines, or no such key for none; found %d", mostLogs, a.Logs) })
+	}
 	if a.Grace != nil && a.Type == string(providers.ActionPause) {
 		d.In(".grace", func() {
 			d.Faultf(valueOf(n, "grace"), "is the time to end in, and to pause ends nothing: remove the key")
 		})
 	}
 }
+
+// mostLogs bounds what of a sandbox's output is kept with the history.
+const mostLogs = 10_000
 
 // options gives the action with its defaults.
 func (a *action) options() providers.StopOptions {

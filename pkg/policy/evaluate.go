@@ -86,9 +86,9 @@ func (d *Decision) settle(decisive *rule, o *origin, g *guard) {
 			d.Reason = UnknownAge
 		}
 	case due.After(o.now):
-		d.Policy, d.Action = decisive.Name, decisive.options
+		d.Policy, d.Action, d.Logs = decisive.Name, decisive.options, decisive.Action.Logs
 	default:
-		d.Verdict, d.Policy, d.Action = Reclaim, decisive.Name, decisive.options
+		d.Verdict, d.Policy, d.Action, d.Logs = Reclaim, decisive.Name, decisive.options, decisive.Action.Logs
 		d.Reason, d.Limit = d.Limit, ""
 		d.Due = later(due, g.until)
 	}

@@ -40,6 +40,9 @@ func (r *rule) summary() string {
 	if o.Volumes {
 		b.WriteString(" and volumes")
 	}
+	if n := r.Action.Logs; n > 0 {
+		fmt.Fprintf(&b, ", keeping %d lines of its output", n)
+	}
 	return b.String()
 }
 

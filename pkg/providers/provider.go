@@ -59,6 +59,25 @@ type ActivitySampler interface {
 	Activity(ctx context.Context, sb Sandbox) (time.Time, error)
 }
 
+// Witness is a Provider that can tell what a sandbox was doing.
+type Witness interface {
+	// Evidence gives what tells of the sandbox's end, while it is still there.
+	// What of it cannot be had is left out; it is an error only if nothing can.
+	// Texts are as the sandbox wrote them, and not to be trusted.
+	Evidence(ctx context.Context, sb Sandbox, lines int) (Evidence, error)
+}
+
+// Evidence is what a sandbox left to tell of its end.
+type Evidence struct {
+	// Output is the end of what it wrote, the last lines asked for at most.
+	Output []string `json:"output,omitempty"`
+	// ExitCode is that of one that has ended; nil: it runs, or cannot say.
+	ExitCode *int `json:"exit_code,omitempty"`
+	// Processes are those that run in it, the busiest first where that can be
+	// said, as a person would want to read them.
+	Processes []string `json:"processes,omitempty"`
+}
+
 // Identifier is a Provider that knows which place it talks to, so that one
 // place configured under two names can be told.
 type Identifier interface {

@@ -113,11 +113,13 @@ func (k *keeper) resolving(id int64) bool {
 }
 
 // intend writes down what is about to be done; 0 where nothing was written.
-func (s *Scanner) intend(ctx context.Context, it policy.Item) int64 {
+func (s *Scanner) intend(ctx context.Context, it policy.Item, told *providers.Evidence) int64 {
 	if s.keeper == nil || s.target.DryRun {
 		return 0
 	}
-	id, err := s.keeper.begin(ctx, s.entry(it, s.clock.Now()))
+	e := s.entry(it, s.clock.Now())
+	e.Evidence = told
+	id, err := s.keeper.begin(ctx, e)
 	if err != nil {
 		return 0 // it has told; a history that cannot be written keeps nothing alive
 	}

@@ -173,7 +173,7 @@ func (s *Scanner) attempt(ctx context.Context, it policy.Item, j judge) Result {
 	if !held.IsZero() {
 		return Result{Item: it, Outcome: OutcomeHeld, next: held}
 	}
-	intent := s.intend(ctx, it)
+	intent := s.intend(ctx, it, s.evidence(ctx, it, again))
 	r := s.stop(ctx, it, again)
 	r.intent = intent
 	return r

@@ -35,9 +35,10 @@ const (
 	opIdentity = "identity"
 	opProbe    = "probe"
 	opWatch    = "watch"
+	opEvidence = "evidence"
 )
 
-func ops() []string { return []string{opList, opGet, opStop, opIdentity, opProbe, opWatch} }
+func ops() []string { return []string{opList, opGet, opStop, opIdentity, opProbe, opWatch, opEvidence} }
 
 // panicked is what becomes of a provider's call that panics.
 type panicked struct {

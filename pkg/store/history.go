@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/reaperd/reaperd/pkg/providers"
 )
 
 // Entry is one reclaim: what, where, why, on whose word, and how it ended. It
@@ -22,13 +24,15 @@ type Entry struct {
 	Outcome, Error             string
 	UptimeSeconds, CostDollars float64
 	Attempt                    int
+	// Evidence is what the sandbox left to tell of its end; nil: nothing.
+	Evidence *providers.Evidence
 }
 
 const entryColumns = `provider, kind, sandbox_id, instance_id, name, image, revision, tags, policy, reason, action, ordered_by,
-	due, begun, ended, outcome, error, uptime_seconds, cost_dollars, attempt`
+	due, begun, ended, outcome, error, uptime_seconds, cost_dollars, attempt, evidence`
 
 const (
-	insertEntry   = `INSERT INTO history (` + entryColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	insertEntry   = `INSERT INTO history (` + entryColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	resolveEntry  = `UPDATE history SET ended = ?, outcome = ?, error = ?, uptime_seconds = ?, cost_dollars = ? WHERE id = ? AND ended IS NULL`
 	selectHistory = `SELECT id, ` + entryColumns + ` FROM history`
 )
@@ -56,6 +60,7 @@ func entryArgs(e *Entry) []any {
 		e.Provider, e.Kind, e.SandboxID, e.InstanceID, e.Name, e.Image, e.Revision, asJSON(e.Tags, e.Tags == nil),
 		e.Policy, e.Reason, e.Action, e.By, nanos(e.Due), nanos(e.Begun), nanos(e.Ended), e.Outcome, e.Error,
 		finite(e.UptimeSeconds), finite(e.CostDollars), e.Attempt,
+		asJSON(e.Evidence, e.Evidence == nil),
 	}
 }
 
@@ -190,7 +195,7 @@ func scanEntry(rows *sql.Rows, e *Entry) error {
 	return rows.Scan(&e.ID, &e.Provider, &e.Kind, &e.SandboxID, &e.InstanceID, &e.Name, &e.Image, &e.Revision,
 		fromJSON[map[string]string]{&e.Tags}, &e.Policy, &e.Reason, &e.Action, &e.By,
 		instant{&e.Due}, instant{&e.Begun}, instant{&e.Ended}, &e.Outcome, &e.Error,
-		&e.UptimeSeconds, &e.CostDollars, &e.Attempt)
+		&e.UptimeSeconds, &e.CostDollars, &e.Attempt, fromJSON[*providers.Evidence]{&e.Evidence})
 }
 
 // prunedAtOnce bounds for how long a prune keeps an intent waiting.

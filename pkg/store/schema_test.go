@@ -37,7 +37,7 @@ func TestAStateOfANewerReaperdIsLeftAlone(t *testing.T) {
 	_, err := Open(t.Context(), dsnOf(path), noon)
 	accepted := AcceptLost(t.Context(), dsnOf(path))
 	for _, err := range []error{err, accepted} {
-		if !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), "its schema is version 99, and this one knows up to 2") {
+		if !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), "its schema is version 99, and this one knows up to 3") {
 			t.Errorf("%v", err)
 		}
 	}
@@ -146,7 +146,7 @@ func TestAMigrationThatFailsChangesNothing(t *testing.T) {
 	fill(t, path, 5)
 	edit(t, path, `DELETE FROM goose_db_version WHERE version_id > 0`)
 	was := read(t, path)
-	if _, err := Open(t.Context(), dsnOf(path), noon); err == nil || !strings.Contains(err.Error(), "bring the schema from version 0 to 2") {
+	if _, err := Open(t.Context(), dsnOf(path), noon); err == nil || !strings.Contains(err.Error(), "bring the schema from version 0 to 3") {
 		t.Errorf("%v", err)
 	}
 	if !bytes.Equal(read(t, path), was) || len(besides(t, path)) != 2 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -30,6 +31,8 @@ type engine interface {
 	ContainerUnpause(ctx context.Context, id string) error
 	ContainerStop(ctx context.Context, id string, o container.StopOptions) error
 	ContainerKill(ctx context.Context, id, signal string) error
+	ContainerLogs(ctx context.Context, id string, o container.LogsOptions) (io.ReadCloser, error)
+	ContainerTop(ctx context.Context, id string, arguments []string) (container.TopResponse, error)
 	ContainerRemove(ctx context.Context, id string, o container.RemoveOptions) error
 	Events(ctx context.Context, o events.ListOptions) (<-chan events.Message, <-chan error)
 	Info(ctx context.Context) (system.Info, error)
