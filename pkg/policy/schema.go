@@ -34,6 +34,8 @@ func Schema() map[string]any {
 	of(rule, "tag_rules")["anyOf"] = needs("require", "allow", "forbid")
 	of(rule, "mode")["enum"] = []Mode{Enforce, Report}
 	of(rule, "action", "type")["enum"] = []providers.Action{providers.ActionStop, providers.ActionRemove, providers.ActionPause}
+	logs := of(rule, "action", "logs")
+	logs["minimum"], logs["maximum"] = 1, mostLogs
 	return s
 }
 
