@@ -191,20 +191,21 @@ func (s *Scanner) verify(ctx context.Context) {
 		by[k] = append(by[k], e)
 	}
 	var mu sync.Mutex
+	verified := map[pulseKey]bool{}
 	s.each(ctx, items, func(ctx context.Context, it policy.Item) {
 		sb := it.Facts.Sandbox
 		ended, err := s.look(ctx, sb, it.Decision.Action.Action)
 		if _, alive := errors.AsType[stillThere](err); !ended && !alive {
 			return
 		}
-		mu.Lock()
-		defer mu.Unlock()
 		k := keyOf(&sb)
 		s.resolve(ctx, it, by[k], ended)
-		delete(by, k)
+		mu.Lock()
+		defer mu.Unlock()
+		verified[k] = true
 	})
 	s.orphans = slices.DeleteFunc(s.orphans, func(e store.Entry) bool {
-		return by[pulseKey{e.SandboxID, e.Revision}] == nil
+		return verified[pulseKey{e.SandboxID, e.Revision}]
 	})
 }
 
