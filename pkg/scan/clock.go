@@ -38,6 +38,17 @@ func (SystemClock) After(d time.Duration) (<-chan time.Time, func()) {
 // machine sleeps: after each the wall clock is read again.
 const longestWait = 30 * time.Second
 
+// restless is a Clock that says itself how long a single wait on it may be:
+// one that runs through a year in a second, say.
+type restless interface{ LongestWait() time.Duration }
+
+func longest(c Clock) time.Duration {
+	if r, ok := c.(restless); ok {
+		return r.LongestWait()
+	}
+	return longestWait
+}
+
 // wake is what ended a wait.
 type wake int
 
@@ -52,20 +63,20 @@ const (
 // back meanwhile makes it wait no more than late longer than it seemed at
 // first.
 func waitUntil(ctx context.Context, c Clock, at time.Time, late time.Duration, poke, stir <-chan struct{}) wake {
-	longest := at.Sub(c.Now()) + late
+	most := at.Sub(c.Now()) + late
 	for {
-		left := min(at.Sub(c.Now()), longest)
+		left := min(at.Sub(c.Now()), most)
 		if left <= 0 {
 			if ctx.Err() != nil {
 				return ended
 			}
 			return elapsed
 		}
-		step := min(left, longestWait)
+		step := min(left, longest(c))
 		if w := wait(ctx, c, step, poke, stir); w != elapsed {
 			return w
 		}
-		longest -= step
+		most -= step
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 
 	"github.com/reaperd/reaperd/pkg/policy"
@@ -95,8 +94,7 @@ func (s *Scanner) watch(ctx context.Context) (stop func()) {
 }
 
 func (s *Scanner) follow(ctx context.Context, w providers.Watcher) {
-	pauses := backoff.NewExponentialBackOff()
-	pauses.InitialInterval, pauses.MaxInterval, pauses.Multiplier = time.Second, time.Minute, 2
+	pauses := pauses(s.steady, time.Minute)
 	for broken := false; ; {
 		began := s.clock.Boot()
 		_, err := call(ctx, s, opWatch, 0, func(ctx context.Context) (struct{}, error) {

@@ -21,7 +21,7 @@ type renewal struct {
 
 func (l *Loop) scanner(t Target, set Settings) *Scanner {
 	s := &Scanner{
-		name: t.Name, kind: t.Kind, clock: l.clock, guard: l.guard, metrics: l.metrics, claims: l.claims, keeper: l.keeper,
+		name: t.Name, kind: t.Kind, steady: l.steady, clock: l.clock, guard: l.guard, metrics: l.metrics, claims: l.claims, keeper: l.keeper,
 		log:    l.log.Named("scan").With(zap.String("provider", t.Name)),
 		pulses: newPulses(l.leases), doors: newDoors(), brake: newBrake(set.Brake), suspects: map[pulseKey]cause{}, news: newNews(),
 		poke: make(chan struct{}, 1), over: make(chan struct{}),
@@ -39,7 +39,7 @@ func (s *Scanner) take(r renewal) {
 		s.retries.allow(r.attempts)
 	} else { // it may be another place, which knows nothing of what was sent to the one before
 		s.identified, s.duplicate = false, nil
-		s.retries = newRetries(r.attempts)
+		s.retries = newRetries(r.attempts, s.steady)
 		s.tellHealth(s.health.probed(nil, s.clock.Now()))
 		s.places++
 	}

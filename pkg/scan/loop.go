@@ -38,7 +38,10 @@ type Options struct {
 	Clock Clock
 	// Tick is how often the clocks are looked at and what was heard is saved;
 	// by default every second.
-	Tick    time.Duration
+	Tick time.Duration
+	// Steady leaves the jitter out of the pauses between two tries, so that what
+	// happened once can be had again.
+	Steady  bool
 	Log     *zap.Logger
 	Metrics *Metrics
 	// Memory, where set, is what Run remembers by.
@@ -51,6 +54,7 @@ type Options struct {
 // Loop scans all providers, each in a goroutine of its own.
 type Loop struct {
 	clock    Clock
+	steady   bool
 	log      *zap.Logger
 	metrics  *Metrics
 	claims   *claims
@@ -81,7 +85,7 @@ func New(o Options) *Loop {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(prometheus.NewRegistry(), o.Clock, o.Targets, o.Policies)
 	}
-	l := &Loop{clock: o.Clock, log: o.Log, metrics: o.Metrics, claims: newClaims(), onReport: o.OnReport}
+	l := &Loop{clock: o.Clock, steady: o.Steady, log: o.Log, metrics: o.Metrics, claims: newClaims(), onReport: o.OnReport}
 	l.guard = newGuard(o.Clock, o.Tick, o.Log, o.Metrics)
 	l.guard.adjust(o.MaxSkew)
 	l.leases = lease.NewBook(o.MaxTTL)

@@ -14,6 +14,7 @@ import (
 // retries spaces the tries at sandboxes that do not go.
 type retries struct {
 	attempts int
+	steady   bool
 
 	mu    sync.Mutex
 	tries map[pulseKey]*try
@@ -30,8 +31,19 @@ type try struct {
 	pauses    *backoff.ExponentialBackOff
 }
 
-func newRetries(attempts int) *retries {
-	return &retries{attempts: attempts, tries: map[pulseKey]*try{}}
+func newRetries(attempts int, steady bool) *retries {
+	return &retries{attempts: attempts, steady: steady, tries: map[pulseKey]*try{}}
+}
+
+// pauses double from a second up to most, and are jittered unless they are to
+// be steady.
+func pauses(steady bool, most time.Duration) *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval, b.Multiplier = time.Second, most, 2
+	if steady {
+		b.RandomizationFactor = 0
+	}
+	return b
 }
 
 // allow changes how many failed tries make a sandbox stuck.
@@ -70,8 +82,7 @@ func (r *retries) failed(res Result) (o Outcome, repeat bool) {
 	k := keyOf(&res.Item.Facts.Sandbox)
 	t := r.tries[k]
 	if t == nil {
-		t = &try{pauses: backoff.NewExponentialBackOff()}
-		t.pauses.InitialInterval, t.pauses.MaxInterval, t.pauses.Multiplier = time.Second, 10*time.Minute, 2
+		t = &try{pauses: pauses(r.steady, 10*time.Minute)}
 		r.tries[k] = t
 	}
 	t.item = res.Item

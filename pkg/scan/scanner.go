@@ -21,6 +21,7 @@ import (
 // what is due. Its Look and Cycle are not for concurrent use.
 type Scanner struct {
 	name, kind string
+	steady     bool // the pauses between tries have no jitter
 
 	target   Target             // its Provider wrapped for a dry run
 	real     providers.Provider // the same, never wrapped
