@@ -66,8 +66,10 @@ func (l *limit) afterRelease(released time.Time, f *Facts, o *origin) ruling {
 	v := ruling{due: released, since: released, from: "release", reason: LeaseReleased}
 	if plausible(f.Pulse.LastBeat) {
 		l.extend(&v, f.Pulse.LastBeat, "last beat")
+		l.extend(&v, f.Pulse.BlindUntil, "end of blindness")
 	}
-	if plausible(f.Pulse.FirstSeen) && f.Pulse.FirstSeen.After(released) {
+	// A clock that was set back leaves both at the same instant.
+	if plausible(f.Pulse.FirstSeen) && !f.Pulse.FirstSeen.Before(released) {
 		l.extend(&v, f.Pulse.FirstSeen, "first seen")
 	}
 	if f.Started.After(released) && o.believes(f.Started) {

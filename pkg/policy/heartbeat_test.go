@@ -88,6 +88,12 @@ func TestHeartbeats(t *testing.T) {
 		"released, then seen": {func(f *policy.Facts) {
 			f.Pulse.Leases, f.Pulse.FirstSeen = []policy.Lease{released(ago(10 * minute))}, ago(minute)
 		}, false, ago(-4 * minute), policy.LeaseReleased, "first seen"},
+		"released, beats itself, then we slept": {func(f *policy.Facts) {
+			f.Pulse.Leases, f.Pulse.LastBeat, f.Pulse.BlindUntil = []policy.Lease{released(ago(30 * minute))}, ago(20*minute), now
+		}, false, ago(-5 * minute), policy.LeaseReleased, "end of blindness"},
+		"released and seen, by a clock that was set back": {func(f *policy.Facts) {
+			f.Pulse.Leases, f.Pulse.FirstSeen = []policy.Lease{released(ago(minute))}, ago(minute)
+		}, false, ago(-4 * minute), policy.LeaseReleased, "first seen"},
 		"released, then we slept": {func(f *policy.Facts) { f.Pulse.Leases, f.Pulse.BlindUntil = []policy.Lease{released(ago(minute))}, now }, false, ago(minute), policy.LeaseReleased, "release"},
 
 		"nobody listens": {func(f *policy.Facts) { f.Pulse.BlindUntil, f.Pulse.LastBeat = time.Time{}, ago(30*minute) }, true, time.Time{}, "", "heartbeats cannot be heard here"},

@@ -75,7 +75,7 @@ func (b *brake) admit(due []policy.Item, plan policy.Plan, now time.Time) (pass 
 			since, waiting = time.Time{}, false
 		}
 		switch {
-		case it.Decision.Reason == policy.LeaseReleased: // somebody's own word is no mistake of ours
+		case letGo(&it.Facts, it.Decision): // somebody's own word is no mistake of ours
 			delete(b.held, k)
 			pass = append(pass, it)
 		case counted, len(b.begun) < limit, waiting && now.Sub(since) >= b.Confirm:

@@ -107,6 +107,7 @@ func TestAReleaseIsNotBraked(t *testing.T) {
 		defer r.run()()
 		synctest.Wait()
 		r.renew("job", time.Hour)
+		pass(time.Second)
 		if _, err := r.loop.Heartbeats().Release("job", "test"); err != nil {
 			t.Fatal(err)
 		}

@@ -77,7 +77,7 @@ func (s *Scanner) reclaim(ctx context.Context, it policy.Item) Result {
 		if d.Verdict != policy.Reclaim {
 			return d, time.Time{}
 		}
-		_, until := m.suspicion(d)
+		_, until := m.suspicion(f, d)
 		return d, until
 	})
 }

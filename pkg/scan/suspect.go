@@ -73,9 +73,9 @@ func (s *Scanner) tellSkew(m moment) {
 
 // suspicion says why a due sandbox is held all the same, and until when; "" if
 // nothing speaks against it.
-func (m moment) suspicion(d policy.Decision) (cause, time.Time) {
+func (m moment) suspicion(f *policy.Facts, d policy.Decision) (cause, time.Time) {
 	switch {
-	case d.Reason == policy.LeaseReleased: // somebody's own word, whatever the clocks say
+	case letGo(f, d): // somebody's own word, whatever the clocks say
 		return "", time.Time{}
 	case m.stepped(d.Due):
 		return causeStep, m.held
@@ -84,6 +84,13 @@ func (m moment) suspicion(d policy.Decision) (cause, time.Time) {
 	default:
 		return "", time.Time{}
 	}
+}
+
+// letGo says whether the deadline is the very release of a lease. One that had
+// time left after it, because it beats for itself, say, is due by a clock.
+func letGo(f *policy.Facts, d policy.Decision) bool {
+	return d.Reason == policy.LeaseReleased &&
+		slices.ContainsFunc(f.Pulse.Leases, func(l policy.Lease) bool { return l.Released.Equal(d.Due) })
 }
 
 // byProvidersClock are the reasons whose deadlines count from a provider's
@@ -98,7 +105,7 @@ var byProvidersClock = []policy.Reason{
 func (s *Scanner) distrust(due []policy.Item, m moment) (pass []policy.Item, holds []hold) {
 	for _, it := range due {
 		k := keyOf(&it.Facts.Sandbox)
-		why, until := m.suspicion(it.Decision)
+		why, until := m.suspicion(&it.Facts, it.Decision)
 		if why == "" {
 			delete(s.suspects, k)
 			pass = append(pass, it)
