@@ -123,7 +123,10 @@ func (s *Scanner) finish(ctx context.Context, r Result) Result {
 	}
 	news := s.record(r)
 	s.chronicle(ctx, r, news)
-	if r.Outcome != OutcomeFailed && r.Outcome != OutcomeStuck {
+	switch {
+	case r.Outcome == OutcomeFailed, r.Outcome == OutcomeStuck:
+	case r.Outcome == OutcomeSpared && s.retries.sent(sb): // it may be on its way out: settle finds out
+	default:
 		s.retries.forget(sb)
 	}
 	return r
@@ -138,7 +141,7 @@ func (s *Scanner) settle(ctx context.Context, plan policy.Plan) []Result {
 		sb := it.Facts.Sandbox
 		ended, err := s.look(ctx, sb, it.Decision.Action.Action)
 		if !ended {
-			if _, alive := errors.AsType[stillThere](err); alive {
+			if there, alive := errors.AsType[stillThere](err); alive && there.state != providers.StateChanging {
 				s.retries.forget(sb) // it lives on, and is not to be stopped any more
 			}
 			return // else it is asked again at the next scan
@@ -167,6 +170,9 @@ func (s *Scanner) attempt(ctx context.Context, it policy.Item, j judge) Result {
 	it.Facts = s.saw(again, m)
 	d, held := j(&it.Facts, m)
 	if d.Verdict != policy.Reclaim {
+		if s.retries.sent(again) && again.State.Satisfies(it.Decision.Action.Action) {
+			return Result{Item: it, Outcome: OutcomeReclaimed} // by an earlier try, that took its time
+		}
 		return Result{Item: it, Outcome: OutcomeSpared, next: d.Next} // with the decision that no longer holds
 	}
 	it.Decision = d
@@ -191,7 +197,10 @@ func (s *Scanner) stop(ctx context.Context, it policy.Item, sb providers.Sandbox
 	case errors.Is(err, providers.ErrChanged):
 		return Result{Item: it, Outcome: OutcomeSpared}
 	case err != nil && !errors.Is(err, providers.ErrBusy) && !errors.Is(err, context.DeadlineExceeded):
-		return Result{Item: it, Outcome: OutcomeFailed, Err: fmt.Errorf("%s %s: %w", it.Decision.Action.Action, it.Facts.ID, err)}
+		return Result{
+			Item: it, Outcome: OutcomeFailed, Err: fmt.Errorf("%s %s: %w", it.Decision.Action.Action, it.Facts.ID, err),
+			sent: errors.Is(err, providers.ErrUnavailable), // the answer may be what broke off
+		}
 	}
 	// Accepted, already being done by somebody, or out of time: look and see.
 	if proof := s.prove(ctx, sb, it.Decision.Action.Action); proof != nil {

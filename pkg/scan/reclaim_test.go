@@ -149,6 +149,28 @@ func TestAStopThatHangsIsGivenUpAtItsDeadline(t *testing.T) {
 	})
 }
 
+// What is on its way out when it is looked at again is spared, and its end is
+// ours all the same.
+func TestAStopThatTakesItsTimeIsCounted(t *testing.T) {
+	policies := "version: 1\npolicies: [{name: dev, match: {tags: {env: dev}}, limits: {max_uptime: 4h}, action: {type: stop}}]"
+	for name, meanwhile := range map[string]providers.State{"seen to run": providers.StateRunning, "seen to change": providers.StateChanging} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, setup{policies: policies}, func(t *testing.T, r *rig) {
+				r.mem.Put(r.up("x", 5*time.Hour))
+				r.mem.Inject(fake.Faults{StopIgnored: func(string) bool { return true }})
+				defer r.run()()
+				pass(9 * time.Second)
+				r.mem.Put(r.up("x", 5*time.Hour, in(meanwhile)))
+				pass(9 * time.Second)
+				r.mem.Put(r.up("x", 5*time.Hour, in(providers.StateExited)))
+				pass(2 * time.Minute)
+				synctest.Wait()
+				r.want(1, "reclaims_total", "outcome=reclaimed")
+			})
+		})
+	}
+}
+
 // A stop that is answered with success and changes nothing.
 func TestWhatDoesNotGoIsTriedEverMoreSlowlyAndStuckOnce(t *testing.T) {
 	bubble(t, setup{schedule: "@every 1s"}, func(t *testing.T, r *rig) {
