@@ -97,6 +97,25 @@ check-units:
 	$(call step,systemd units)
 	@.ci/verify-units
 
+# One process a core, since virtual time runs on one. The stories are told without
+# the race detector, which has its turn in make test.
+SEEDS ?= 1000
+CORES ?= $(shell nproc)
+
+.PHONY: simulate
+simulate: ## Tell stories of a fleet and hold the loop to them, then break its rules (SEEDS=1000)
+	$(call step,simulate $(SEEDS) stories)
+	@dir="$$(mktemp -d)"; trap 'rm -rf "$$dir"' EXIT; \
+	$(GO) test -c -o "$$dir/simulation" ./pkg/scan/simulation; \
+	each=$$(( ($(SEEDS) + $(CORES) - 1) / $(CORES) )); tellers=(); \
+	for n in $$(seq 0 $$(($(CORES) - 1))); do \
+		(cd pkg/scan/simulation && GOMAXPROCS=1 GOGC=400 "$$dir/simulation" -test.run '^TestStories$$' -test.timeout 30m \
+			-sim.from=$$((n * each + 1)) -sim.seeds=$$each -sim.sum) & tellers+=($$!); \
+	done; \
+	for teller in "$${tellers[@]}"; do wait "$$teller"; done
+	$(call step,break the rules of safety)
+	$(GO) test -count=1 -timeout 20m -parallel $(CORES) -run '^TestMutants$$' ./pkg/scan/simulation -sim.mutants
+
 .PHONY: bench
 bench: ## Run the benchmarks
 	$(call step,bench)
