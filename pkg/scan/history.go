@@ -160,6 +160,12 @@ func (s *Scanner) chronicle(ctx context.Context, r Result, news bool) {
 	if r.Err != nil {
 		text = r.Err.Error()
 	}
+	if r.Outcome == OutcomeReclaimed && r.intent == 0 {
+		if begun := s.retries.begun(r.Item.Facts.Sandbox); len(begun) > 0 {
+			s.close(ctx, begun, true)
+			return
+		}
+	}
 	ran := uptime(r.Item.Facts.Sandbox, r.At)
 	switch {
 	case r.intent != 0:
@@ -176,7 +182,8 @@ func (s *Scanner) chronicle(ctx context.Context, r Result, news bool) {
 
 // verify finds out what became of the intents that an earlier reaperd left
 // open. Those that cannot be looked at now are looked at at the next cycle,
-// and not reclaimed before.
+// and not reclaimed before. What is still there may yet go by what was begun,
+// which is then told as it turns out.
 func (s *Scanner) verify(ctx context.Context) {
 	if len(s.orphans) == 0 {
 		return
@@ -195,11 +202,18 @@ func (s *Scanner) verify(ctx context.Context) {
 	s.each(ctx, items, func(ctx context.Context, it policy.Item) {
 		sb := it.Facts.Sandbox
 		ended, err := s.look(ctx, sb, it.Decision.Action.Action)
-		if _, alive := errors.AsType[stillThere](err); !ended && !alive {
+		_, alive := errors.AsType[stillThere](err)
+		k := keyOf(&sb)
+		switch {
+		case ended:
+			s.close(ctx, by[k], true)
+			s.pulses.end(sb, end(it.Decision.Action.Action))
+			s.metrics.verified(s.name, it.Decision)
+		case alive:
+			s.retries.resume(it, by[k])
+		default:
 			return
 		}
-		k := keyOf(&sb)
-		s.resolve(ctx, it, by[k], ended)
 		mu.Lock()
 		defer mu.Unlock()
 		verified[k] = true
@@ -209,18 +223,17 @@ func (s *Scanner) verify(ctx context.Context) {
 	})
 }
 
-// resolve writes how the intents for one sandbox, the last one first, ended. Of
-// several it is the last that ended it.
-func (s *Scanner) resolve(ctx context.Context, it policy.Item, intents []store.Entry, ended bool) {
+// close writes how the intents for one sandbox that an earlier reaperd left,
+// the last one first, came out. Of several it is the last that ended it.
+func (s *Scanner) close(ctx context.Context, intents []store.Entry, ended bool) {
 	now := s.clock.Now()
 	for i, e := range intents {
 		how := ending{e.ID, now, OutcomeFailed, unknownOutcome, e.UptimeSeconds, e.CostDollars}
 		if ended && i == 0 {
 			how.outcome, how.err = OutcomeReclaimed, ""
-			s.pulses.end(it.Facts.Sandbox, end(it.Decision.Action.Action))
-			s.metrics.verified(s.name, it.Decision)
 		}
 		s.keeper.end(ctx, how)
+		it := asItem(e)
 		s.log.Info("verified what was begun before", append(describe(it.Facts.Sandbox, it.Decision),
 			zap.String("outcome", string(how.outcome)), zap.Time("begun", e.Begun))...)
 	}

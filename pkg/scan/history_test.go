@@ -167,6 +167,28 @@ func TestWhatWasBegunIsVerifiedAfterACrash(t *testing.T) {
 	}
 }
 
+// What is on its way out when it is looked at went by what was begun.
+func TestWhatWasBegunEndsItAfterTheNextStart(t *testing.T) {
+	lives(t, func(t *testing.T, l *lasting) {
+		crash(t, l)
+		stray(l, in(providers.StateChanging))
+		for range 2 { // also if that one is killed too
+			d := l.start(t)
+			pass(70 * time.Second)
+			equal(t, "history meanwhile", d.history(t), "a")
+			d.outcomes(nil)
+			d.stop()
+		}
+		d := l.start(t)
+		pass(time.Second)
+		l.mem.Delete("a")
+		pass(70 * time.Second)
+		equal(t, "history", d.history(t), "a reclaimed")
+		equal(t, "stops", l.mem.Calls("stop"), 1)
+		d.outcomes(map[scan.Outcome]float64{scan.OutcomeReclaimed: 1})
+	})
+}
+
 // As long as it cannot be looked at it is neither resolved nor reclaimed.
 func TestWhatCannotBeVerifiedYetIsVerifiedLater(t *testing.T) {
 	lives(t, func(t *testing.T, l *lasting) {

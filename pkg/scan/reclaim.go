@@ -125,11 +125,17 @@ func (s *Scanner) finish(ctx context.Context, r Result) Result {
 	s.chronicle(ctx, r, news)
 	switch {
 	case r.Outcome == OutcomeFailed, r.Outcome == OutcomeStuck:
-	case r.Outcome == OutcomeSpared && s.retries.sent(sb): // it may be on its way out: settle finds out
+	case (r.Outcome == OutcomeSpared || r.Outcome == OutcomeHeld) && s.retries.sent(sb): // it may be on its way out: settle finds out
 	default:
-		s.retries.forget(sb)
+		s.giveUp(ctx, sb)
 	}
 	return r
+}
+
+// giveUp ends the account of a sandbox that went, or is not to go any more.
+func (s *Scanner) giveUp(ctx context.Context, sb providers.Sandbox) {
+	s.close(ctx, s.retries.begun(sb), false)
+	s.retries.forget(sb)
 }
 
 // settle finds out what became of those that were told to stop, did not go
@@ -142,7 +148,7 @@ func (s *Scanner) settle(ctx context.Context, plan policy.Plan) []Result {
 		ended, err := s.look(ctx, sb, it.Decision.Action.Action)
 		if !ended {
 			if there, alive := errors.AsType[stillThere](err); alive && there.state != providers.StateChanging {
-				s.retries.forget(sb) // it lives on, and is not to be stopped any more
+				s.giveUp(ctx, sb) // it lives on, and is not to be stopped any more
 			}
 			return // else it is asked again at the next scan
 		}
@@ -180,6 +186,8 @@ func (s *Scanner) attempt(ctx context.Context, it policy.Item, j judge) Result {
 		return Result{Item: it, Outcome: OutcomeHeld, next: held}
 	}
 	intent := s.intend(ctx, it, s.evidence(ctx, it, again))
+	// What was begun before did not end it so far; if it does, that is told by this intent.
+	s.close(ctx, s.retries.begun(again), false)
 	r := s.stop(ctx, it, again)
 	r.intent = intent
 	return r

@@ -9,6 +9,7 @@ import (
 
 	"github.com/reaperd/reaperd/pkg/policy"
 	"github.com/reaperd/reaperd/pkg/providers"
+	"github.com/reaperd/reaperd/pkg/store"
 )
 
 // retries spaces the tries at sandboxes that do not go.
@@ -29,11 +30,16 @@ type try struct {
 	last      time.Time
 	pause     time.Duration
 	pauses    *backoff.ExponentialBackOff
+	// begun are the intents, the last one first, that an earlier reaperd left for
+	// the sandbox, as long as it is not known what came of them.
+	begun []store.Entry
 }
 
 func newRetries(attempts int, steady bool) *retries {
 	return &retries{attempts: attempts, steady: steady, tries: map[pulseKey]*try{}}
 }
+
+func (r *retries) newTry() *try { return &try{pauses: pauses(r.steady, 10*time.Minute)} }
 
 // pauses double from a second up to most, and are jittered unless they are to
 // be steady.
@@ -82,7 +88,7 @@ func (r *retries) failed(res Result) (o Outcome, repeat bool) {
 	k := keyOf(&res.Item.Facts.Sandbox)
 	t := r.tries[k]
 	if t == nil {
-		t = &try{pauses: pauses(r.steady, 10*time.Minute)}
+		t = r.newTry()
 		r.tries[k] = t
 	}
 	t.item = res.Item
@@ -117,6 +123,29 @@ func (r *retries) sent(sb providers.Sandbox) bool {
 	defer r.mu.Unlock()
 	t := r.tries[keyOf(&sb)]
 	return t != nil && t.sent
+}
+
+// resume opens the account of a sandbox that is still there, and for which an
+// earlier reaperd may have sent a stop that still has its effect.
+func (r *retries) resume(it policy.Item, begun []store.Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.newTry()
+	t.item, t.sent, t.begun = it, true, begun
+	r.tries[keyOf(&it.Facts.Sandbox)] = t
+}
+
+// begun gives, once, the intents that an earlier reaperd left.
+func (r *retries) begun(sb providers.Sandbox) []store.Entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.tries[keyOf(&sb)]
+	if t == nil {
+		return nil
+	}
+	begun := t.begun
+	t.begun = nil
+	return begun
 }
 
 // forget ends the account of a sandbox that went, or is no longer due.
