@@ -141,8 +141,8 @@ func (f *fleet) judge(t *testing.T, e *enginetest.Engine, l *ledger, history map
 		outcomes := map[string]int{}
 		for _, row := range rows {
 			outcomes[outcomeWord(row)]++
-			if row.Error == "reaperd ended before its outcome was known" {
-				outcomes["unknown"]++
+			if row.Outcome == "failed" && row.Error != "reaperd ended before its outcome was known" {
+				t.Errorf("%s %s failed: %s", m.role, m.id[:12], row.Error)
 			}
 		}
 		wrong := func(what string) { t.Errorf("%s %s: %s; asked %v, history %v", m.role, m.id[:12], what, asked, rows) }
@@ -161,16 +161,11 @@ func (f *fleet) judge(t *testing.T, e *enginetest.Engine, l *ledger, history map
 		if outcomes["begun"] > 0 || outcomes["reclaimed"] > 1 {
 			wrong("not told once")
 		}
-		told[string(m.fate)+" as reclaimed"] += outcomes["reclaimed"]
-		told["unknown at first"] += outcomes["unknown"]
-		// One that was still there when it was looked at is told as failed, also if
-		// the engine was busy with it just then. Its owner's hand leaves no more.
-		if outcomes["reclaimed"] == 0 && m.fate == goes && outcomes["unknown"] == 0 {
+		if outcomes["reclaimed"] == 0 && m.fate == goes {
 			wrong("not told as reclaimed")
 		}
-		if outcomes["reclaimed"] == 0 && m.fate == goes {
-			told["unknown only"]++
-		}
+		told[string(m.fate)+" as reclaimed"] += outcomes["reclaimed"]
+		told["as failed, since its outcome was not known"] += outcomes["failed"]
 	}
 	for _, what := range slices.Sorted(maps.Keys(told)) {
 		t.Logf("told %s: %d", what, told[what])
