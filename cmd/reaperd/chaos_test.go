@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,9 +70,8 @@ func goThroughChaos(t *testing.T, e *enginetest.Engine, r *rand.Rand) {
 	p := enginetest.NewProxy(t, e)
 	l := newLedger(p)
 	s := newScene(t, chaosPolicies, dockerAt("dev", p.Host())+"brake: {min_count: 1000}\n")
-	socket := filepath.Join(socketDir(t), "s")
-	quiet := strings.Replace(s.configuration(t), "log: {level: debug}", "log: {level: info}", 1)
-	s.rewrite(t, "reaperd.yaml", strings.Replace(quiet, "socket: {path: ''}", "socket: {path: "+socket+"}", 1))
+	s.rewrite(t, "reaperd.yaml", strings.Replace(s.configuration(t), "level: debug", "level: info", 1))
+	socket := s.onSocket(t)
 	state := store.DSN(s.remembering(t))
 
 	b := beatOn(t, socket)

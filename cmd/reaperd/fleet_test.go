@@ -5,6 +5,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -123,6 +124,14 @@ func (f *fleet) arrive(t *testing.T, s *scene, e *enginetest.Engine, come <-chan
 	}
 	t.Cleanup(all.Wait)
 	return all.Wait
+}
+
+// onSocket has the scene's daemon answer on a socket, and gives its path.
+func (s *scene) onSocket(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(socketDir(t), "s")
+	s.rewrite(t, "reaperd.yaml", strings.Replace(s.configuration(t), "socket: {path: ''}", "socket: {path: "+path+"}", 1))
+	return path
 }
 
 // beater sends heartbeats, all of them by turns, whether they are taken or not.

@@ -14,6 +14,12 @@ import (
 // crowd starts that many containers of the scene's, four at a time.
 func crowd(tb testing.TB, s *scene, e *enginetest.Engine, n int) []string {
 	tb.Helper()
+	return crowdOf(tb, s, e, n, func(int) []string { return nil })
+}
+
+// crowdOf starts that many, each with tags of its own.
+func crowdOf(tb testing.TB, s *scene, e *enginetest.Engine, n int, tags func(i int) []string) []string {
+	tb.Helper()
 	ids := make([]string, n)
 	slots := make(chan struct{}, 4)
 	var wg sync.WaitGroup
@@ -21,7 +27,7 @@ func crowd(tb testing.TB, s *scene, e *enginetest.Engine, n int) []string {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			ids[i] = s.box(tb, e)
+			ids[i] = s.box(tb, e, tags(i)...)
 		})
 	}
 	wg.Wait()

@@ -20,7 +20,7 @@ import (
 const lastReload = "reaperd_config_last_reload_successful"
 
 // rewrite puts another text in the place of a file of the scene's.
-func (s *scene) rewrite(t *testing.T, name, text string) {
+func (s *scene) rewrite(t testing.TB, name, text string) {
 	t.Helper()
 	path := filepath.Join(filepath.Dir(s.file), name)
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "$ID", s.id)), 0o644); err != nil {
@@ -28,7 +28,7 @@ func (s *scene) rewrite(t *testing.T, name, text string) {
 	}
 }
 
-func (s *scene) configuration(t *testing.T) string {
+func (s *scene) configuration(t testing.TB) string {
 	t.Helper()
 	text, err := os.ReadFile(s.file)
 	if err != nil {

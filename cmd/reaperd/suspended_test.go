@@ -1,8 +1,6 @@
 package main
 
 import (
-	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -28,8 +26,7 @@ func TestADaemonThatWasSuspendedHearsBeforeItJudges(t *testing.T) {
 	p := enginetest.NewProxy(t, e)
 	l := newLedger(p)
 	s := newScene(t, takeSilent, dockerAt("dev", p.Host()))
-	socket := filepath.Join(socketDir(t), "s")
-	s.rewrite(t, "reaperd.yaml", strings.Replace(s.configuration(t), "socket: {path: ''}", "socket: {path: "+socket+"}", 1))
+	socket := s.onSocket(t)
 	beating, silent := []string{s.box(t, e), s.box(t, e)}, s.box(t, e)
 	d := s.daemon(t)
 	b := beatOn(t, socket)

@@ -12,13 +12,11 @@ import (
 	"github.com/reaperd/reaperd/pkg/store"
 )
 
-// rarely keeps the lists out of it: what happens, the events have told.
-const rarely = "schedule: '@every 1h'"
-
-// rare has the scene's providers listed once an hour.
-func (s *scene) rare(t *testing.T) {
+// every has the scene's providers listed that often. Rarely, what happens is
+// what the events have told.
+func (s *scene) every(t testing.TB, span string) {
 	t.Helper()
-	s.rewrite(t, "reaperd.yaml", strings.Replace(s.configuration(t), "schedule: '@every 1s'", rarely, 1))
+	s.rewrite(t, "reaperd.yaml", strings.Replace(s.configuration(t), "'@every 1s'", "'@every "+span+"'", 1))
 }
 
 const takeLabelled = `version: 1
@@ -36,7 +34,7 @@ func TestTheEngineRestartsUnderAReclaim(t *testing.T) {
 	e := enginetest.Start(t)
 	p := enginetest.NewProxy(t, e)
 	s := newScene(t, takeLabelled, dockerAt("dev", p.Host()))
-	s.rare(t)
+	s.every(t, "1h")
 	state := store.DSN(s.remembering(t))
 	spared := e.Run(t, enginetest.Options{Labels: s.tags(), Restart: "always"})
 	d := s.daemon(t)
