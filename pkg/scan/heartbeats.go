@@ -171,8 +171,7 @@ func (k *keeper) saveLeases(ctx context.Context, b *lease.Book) {
 	if !k.leasesRecalled.Load() {
 		return
 	}
-	k.leasesMu.Lock()
-	defer k.leasesMu.Unlock()
+	defer k.leasesTurn.take()()
 	fresh := b.Unsaved()
 	if len(fresh) == 0 {
 		return

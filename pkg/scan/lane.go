@@ -23,7 +23,7 @@ func (l *Loop) scanner(t Target, set Settings) *Scanner {
 	s := &Scanner{
 		name: t.Name, kind: t.Kind, steady: l.steady, clock: l.clock, guard: l.guard, metrics: l.metrics, claims: l.claims, keeper: l.keeper,
 		log:    l.log.Named("scan").With(zap.String("provider", t.Name)),
-		pulses: newPulses(l.leases), doors: newDoors(), brake: newBrake(set.Brake), suspects: map[pulseKey]cause{}, news: newNews(),
+		pulses: newPulses(l.leases), doors: newDoors(), brake: newBrake(set.Brake), suspects: map[pulseKey]cause{}, news: newNews(), saving: newTurn(),
 		poke: make(chan struct{}, 1), over: make(chan struct{}),
 	}
 	s.take(renewal{t, set.Policies, set.Attempts, set.Brake})

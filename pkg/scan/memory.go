@@ -72,9 +72,9 @@ type keeper struct {
 	metrics *Metrics
 
 	leasesRecalled atomic.Bool
-	// leasesMu keeps a lease that is made anew from being deleted as the old
+	// leasesTurn keeps a lease that is made anew from being deleted as the old
 	// one that it was.
-	leasesMu sync.Mutex
+	leasesTurn turn
 
 	mu      sync.Mutex
 	failing map[string]bool // by op, for logging on change only
@@ -86,8 +86,20 @@ func newKeeper(m Memory, clock Clock, g *guard, log *zap.Logger, metrics *Metric
 	if m == nil {
 		return nil
 	}
-	return &keeper{Memory: m, clock: clock, guard: g, log: log.Named("memory"), metrics: metrics, failing: map[string]bool{},
+	return &keeper{Memory: m, clock: clock, guard: g, log: log.Named("memory"), metrics: metrics, failing: map[string]bool{}, leasesTurn: newTurn(),
 		unwritten: unwritten{endings: map[int64]ending{}}}
+}
+
+// turn lets one at a time do what may take long. It is a channel, because a
+// virtual clock goes on only while nobody waits for a mutex.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+// take waits for the turn; the function gives it back.
+func (t turn) take() (give func()) {
+	t <- struct{}{}
+	return func() { <-t }
 }
 
 // keepFor sets for how long the history is kept.
@@ -159,8 +171,7 @@ func (k *keeper) prune(ctx context.Context, b *lease.Book) {
 			_, old := k.PruneHistory(ctx, now.Add(-history))
 			err = errors.Join(err, old)
 		}
-		k.leasesMu.Lock()
-		defer k.leasesMu.Unlock()
+		defer k.leasesTurn.take()()
 		return errors.Join(err, k.DeleteLeases(ctx, b.Prune(now)))
 	})
 }
@@ -197,8 +208,7 @@ func (s *Scanner) savePulses(ctx context.Context) {
 	if s.keeper == nil || !s.recalled.Load() {
 		return
 	}
-	s.saving.Lock()
-	defer s.saving.Unlock()
+	defer s.saving.take()()
 	fresh := s.pulses.unsaved(s.name)
 	if len(fresh) == 0 {
 		return

@@ -40,7 +40,7 @@ type Scanner struct {
 	agenda   agenda
 	news     *news
 	keeper   *keeper
-	saving   sync.Mutex
+	saving   turn
 	orphans  []store.Entry // intents of an earlier reaperd that are not resolved
 
 	identified bool
