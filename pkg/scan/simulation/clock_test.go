@@ -17,8 +17,9 @@ type clock struct {
 	began   time.Time     // of the bubble
 	longest time.Duration // of a single wait
 
-	mu    sync.Mutex
-	slept time.Duration
+	mu     sync.Mutex
+	timers int
+	slept  time.Duration
 	// offsets are those of the wall clock, each from a moment on.
 	offsets []offset
 }
@@ -34,6 +35,16 @@ var epoch = time.Date(2026, time.March, 1, 0, 0, 0, 0, time.UTC)
 
 func newClock(longest time.Duration) *clock {
 	return &clock{began: time.Now(), longest: longest, offsets: []offset{{}}}
+}
+
+// After gives every timer a few nanoseconds of its own, so that no two of the
+// daemon's come at the same instant, in whatever order.
+func (c *clock) After(d time.Duration) (<-chan time.Time, func()) {
+	c.mu.Lock()
+	c.timers++
+	own := time.Duration(c.timers % 1009)
+	c.mu.Unlock()
+	return c.SystemClock.After(d + own)
 }
 
 // LongestWait spares a quiet year its million waits.

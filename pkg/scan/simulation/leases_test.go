@@ -32,7 +32,7 @@ func (m *memory) SaveLeases(ctx context.Context, ls []lease.Lease) error {
 
 // DeleteLeases implements scan.Memory.
 func (m *memory) DeleteLeases(ctx context.Context, keys []string) error {
-	return m.use(ctx, opPrune, "leases", func() error {
+	return m.use(ctx, opDeleteLeases, "", func() error {
 		for _, key := range keys {
 			delete(m.leases, key)
 		}

@@ -18,6 +18,7 @@ import (
 type disk struct {
 	pulses  map[pulseKey]store.Pulse
 	history []store.Entry
+	pruned  []store.Entry // of the history, for the oracle's account
 	leases  map[string]lease.Lease
 	lastID  int64
 	calls   map[string]int // by what was called
@@ -52,13 +53,15 @@ func (m *memory) use(ctx context.Context, op, what string, f func() error) error
 	m.calls[op+what]++
 	l := luckOf(w.seed, "disk", op, what, strconv.Itoa(m.calls[op+what]))
 	w.mu.Unlock()
-	// Pulses are saved under a mutex, on which virtual time does not pass.
-	if op != opSave && !pass(ctx, l.next().between(10*time.Microsecond, 10*time.Millisecond)) {
+	// What is done under a mutex takes no time, since virtual time does not pass
+	// as long as somebody waits for one.
+	locked := op == opSave || op == opSaveLeases || op == opDeleteLeases
+	if !locked && !pass(ctx, l.next().between(10*time.Microsecond, 10*time.Millisecond)) {
 		return ctx.Err()
 	}
 	w.mu.Lock()
 	ill := w.clock.Boot() < m.until
-	hangs, fails := ill && op != opSave && l.next().next().chance(m.hanging), ill && l.chance(m.failing)
+	hangs, fails := ill && !locked && l.next().next().chance(m.hanging), ill && l.chance(m.failing)
 	err := errDead
 	switch {
 	case m.life.dead:
@@ -82,13 +85,14 @@ func (m *memory) use(ctx context.Context, op, what string, f func() error) error
 
 // The uses of the disk, which are also steps at which a daemon can crash.
 const (
-	opLoad       = "load"
-	opSave       = "save"
-	opLoadLeases = "load leases"
-	opSaveLeases = "save leases"
-	opBegin      = "begin"
-	opEnd        = "end"
-	opPrune      = "prune"
+	opLoad         = "load"
+	opSave         = "save"
+	opLoadLeases   = "load leases"
+	opSaveLeases   = "save leases"
+	opDeleteLeases = "delete leases"
+	opBegin        = "begin"
+	opEnd          = "end"
+	opPrune        = "prune"
 )
 
 // remembers notes whether what is heard would outlive the daemon: as long as
@@ -202,6 +206,7 @@ func (m *memory) PruneHistory(ctx context.Context, before time.Time) (n int, err
 			old := e.Begun.Before(before) && !e.Ended.IsZero()
 			if old {
 				n++
+				m.pruned = append(m.pruned, e)
 			}
 			return old
 		})

@@ -154,7 +154,9 @@ func (o *oracle) lenient(l *life, b *box, sb providers.Sandbox, heard, now time.
 		k.heard = o.stamp(o.listening(l), now)
 	}
 	if sb.Restarts > 0 {
-		k.run, _ = time.Parse(time.RFC3339Nano, b.shown.run)
+		// Of one that its owner and then its engine started between two looks
+		// nobody can say that it is not the run before.
+		k.run = b.stamp(b.born)
 	}
 	k.ahead, _ = l.measured(b.place)
 	k.skewed = k.ahead.Abs() > maxSkew
@@ -226,7 +228,7 @@ func (o *oracle) brake(l *life, b *box, now time.Duration) {
 	}
 	ran := 0
 	for _, other := range b.place.all {
-		if other.alive || other.died > now-opts.Window-2*o.scale.interval {
+		if other.alive || other.died > now-opts.Window-2*o.scale.interval-b.traits.lagGone {
 			ran++
 		}
 	}

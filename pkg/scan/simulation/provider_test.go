@@ -224,7 +224,7 @@ func (c *line) stop(ctx context.Context, sb providers.Sandbox, o providers.StopO
 	if !pass(ctx, latency) {
 		return ctx.Err()
 	}
-	if err := c.carryOut(l, sb, string(o.Action)); err != nil {
+	if err := c.carryOut(l, sb, string(o.Action), what == ""); err != nil {
 		return err
 	}
 	pass(ctx, l.next().next().between(time.Millisecond, c.traits.latency))

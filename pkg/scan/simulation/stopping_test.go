@@ -8,7 +8,7 @@ import (
 )
 
 // carryOut does what a stop asks for, now or after a while.
-func (c *line) carryOut(l luck, sb providers.Sandbox, action string) error {
+func (c *line) carryOut(l luck, sb providers.Sandbox, action string, told bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.boxes[sb.ID]
@@ -27,7 +27,7 @@ func (c *line) carryOut(l luck, sb providers.Sandbox, action string) error {
 	}
 	takes := l.next().next().between(0, c.traits.stopping)
 	if takes < time.Second {
-		b.obey(c.life, action)
+		b.obey(action, told && !c.life.dead)
 	} else {
 		if l.chance(0.5) {
 			b.change("on its way to "+action, func(sb *providers.Sandbox) { sb.State = providers.StateChanging })
@@ -35,19 +35,20 @@ func (c *line) carryOut(l luck, sb providers.Sandbox, action string) error {
 		time.AfterFunc(takes, func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			b.obey(c.life, action)
+			b.obey(action, false)
 		})
 	}
 	c.life.dies("after stop")
 	return nil
 }
 
-// obey is the end of a stop that the provider carries out. It is the daemon's
-// to account for unless that died before.
-func (b *box) obey(l *life, action string) {
-	ours := 1
-	if l.dead {
-		ours = 0
+// obey is the end of a stop that the provider carries out. It is surely ours to
+// account for if the daemon lived to see it at once: what ends later, or without
+// an answer, may be due no more by then, or be forgotten in a crash.
+func (b *box) obey(action string, surely bool) {
+	ours := 0
+	if surely {
+		ours = 1
 	}
 	state := b.sandbox.State
 	up := state == providers.StateRunning || state == providers.StatePaused || state == providers.StateStarting ||

@@ -93,11 +93,6 @@ type version struct {
 type shown struct {
 	first, since time.Time // the sandbox; the state
 	state        providers.State
-	// run is when its present run began for all that could be seen: of one that
-	// its owner and then its engine started between two looks, nobody can say
-	// that it is not the one before.
-	run, told string // told is the start as it was last shown
-	restarts  int
 }
 
 // kept is since when the daemon's memory surely has it, in true time; negative
@@ -245,11 +240,6 @@ func (b *box) see(l *life, sb providers.Sandbox) {
 	if sb.State != s.state && sb.State != providers.StateUnknown || now.Before(s.since) {
 		s.state, s.since = sb.State, now
 	}
-	told := sb.Started.String()
-	if s.run == "" || sb.Restarts == 0 || sb.Restarts <= s.restarts && told != s.told {
-		s.run = sb.Extra[tagRun]
-	}
-	s.restarts, s.told = sb.Restarts, told
 }
 
 // keep notes that the memory has a pulse of it now.
