@@ -51,9 +51,8 @@ func (k *keeper) begin(ctx context.Context, e store.Entry) (id int64, err error)
 
 // write writes an entry that needs no intent.
 func (k *keeper) write(ctx context.Context, e store.Entry) {
-	_, err := k.begin(ctx, e)
-	if err == nil || errors.Is(err, context.DeadlineExceeded) {
-		return // one that was given up may stand there, and would then stand there twice
+	if _, err := k.begin(ctx, e); err == nil {
+		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -112,18 +111,17 @@ func (k *keeper) resolving(id int64) bool {
 	return known
 }
 
-// intend writes down what is about to be done; 0 where nothing was written.
-func (s *Scanner) intend(ctx context.Context, it policy.Item, told *providers.Evidence) int64 {
+// intend writes down what is about to be done. Nil: nothing is to be written;
+// without an id the entry may not have been, and a history that cannot be
+// written keeps nothing alive.
+func (s *Scanner) intend(ctx context.Context, it policy.Item, told *providers.Evidence) *store.Entry {
 	if s.keeper == nil || s.target.DryRun {
-		return 0
+		return nil
 	}
 	e := s.entry(it, s.clock.Now())
 	e.Evidence = told
-	id, err := s.keeper.begin(ctx, e)
-	if err != nil {
-		return 0 // it has told; a history that cannot be written keeps nothing alive
-	}
-	return id
+	e.ID, _ = s.keeper.begin(ctx, e) // which has told
+	return &e
 }
 
 func (s *Scanner) entry(it policy.Item, now time.Time) store.Entry {
@@ -160,24 +158,26 @@ func (s *Scanner) chronicle(ctx context.Context, r Result, news bool) {
 	if r.Err != nil {
 		text = r.Err.Error()
 	}
-	if r.Outcome == OutcomeReclaimed && r.intent == 0 {
+	if r.Outcome == OutcomeReclaimed && r.intent == nil {
 		if begun := s.retries.begun(r.Item.Facts.Sandbox); len(begun) > 0 {
 			s.close(ctx, begun, true)
 			return
 		}
 	}
-	ran := uptime(r.Item.Facts.Sandbox, r.At)
+	e := s.entry(r.Item, r.At)
 	switch {
-	case r.intent != 0:
-		s.keeper.end(ctx, ending{r.intent, r.At, r.Outcome, text, ran.Seconds(), ran.Hours() * s.target.PricePerHour})
-	case news && r.Outcome != OutcomeSpared:
-		e := s.entry(r.Item, r.At)
-		e.Ended, e.Outcome, e.Error = r.At, string(r.Outcome), text
-		if r.Outcome == OutcomeFailed || r.Outcome == OutcomeStuck {
-			e.Attempt-- // it counts among the failures already
-		}
-		s.keeper.write(ctx, e)
+	case r.intent != nil && r.intent.ID != 0:
+		s.keeper.end(ctx, ending{r.intent.ID, r.At, r.Outcome, text, e.UptimeSeconds, e.CostDollars})
+		return
+	case r.intent != nil: // perhaps it stands there: then this is the same one
+		e.Begun, e.Attempt, e.Evidence = r.intent.Begun, r.intent.Attempt, r.intent.Evidence
+	case !news || r.Outcome == OutcomeSpared:
+		return
+	case r.Outcome == OutcomeFailed || r.Outcome == OutcomeStuck:
+		e.Attempt-- // it counts among the failures already
 	}
+	e.Ended, e.Outcome, e.Error = r.At, string(r.Outcome), text
+	s.keeper.write(ctx, e)
 }
 
 // verify finds out what became of the intents that an earlier reaperd left

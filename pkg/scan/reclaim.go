@@ -11,6 +11,7 @@ import (
 
 	"github.com/reaperd/reaperd/pkg/policy"
 	"github.com/reaperd/reaperd/pkg/providers"
+	"github.com/reaperd/reaperd/pkg/store"
 )
 
 // Outcome is what became of one reclaim.
@@ -39,10 +40,10 @@ type Result struct {
 	Err     error // why it failed, is stuck, or was spared where that needs saying
 	At      time.Time
 
-	next   time.Time // of one spared or held: when to judge it again
-	sent   bool      // the provider took the stop, or may have taken it
-	intent int64     // its entry in history, written before the stop; 0 if there is none
-	repeat bool      // what it says was recorded before
+	next   time.Time    // of one spared or held: when to judge it again
+	sent   bool         // the provider took the stop, or may have taken it
+	intent *store.Entry // in history, before the stop; nil if there is none, without an id if it may not stand there
+	repeat bool         // what it says was recorded before
 }
 
 // stopMargin is what a stop may take beyond its grace before it is given up.

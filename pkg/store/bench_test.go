@@ -1,6 +1,7 @@
 package store
 
 import (
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -48,7 +49,7 @@ func BenchmarkPulses(b *testing.B) {
 func BenchmarkBeginEnd(b *testing.B) {
 	s := open(b, newPath(b))
 	for b.Loop() {
-		id, err := s.Begin(b.Context(), intent("one"))
+		id, err := s.Begin(b.Context(), intent(rand.Text()))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -3,7 +3,7 @@ package store
 import (
 	"fmt"
 	"math/rand/v2"
-	"strconv"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -17,7 +17,7 @@ func init() {
 			return err
 		}
 		for i := 0; ; i++ {
-			id, err := s.Begin(bg, intent(strconv.Itoa(i)))
+			id, err := s.Begin(bg, intent(fmt.Sprintf("%d-%d", os.Getpid(), i)))
 			if err != nil {
 				return err
 			}

@@ -32,25 +32,28 @@ const entryColumns = `provider, kind, sandbox_id, instance_id, name, image, revi
 	due, begun, ended, outcome, error, uptime_seconds, cost_dollars, attempt, evidence`
 
 const (
-	insertEntry   = `INSERT INTO history (` + entryColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	insertEntry = `INSERT INTO history (` + entryColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (provider, sandbox_id, revision, begun) DO UPDATE SET ended = coalesce(ended, excluded.ended),
+			outcome = CASE WHEN ended IS NULL THEN excluded.outcome ELSE outcome END,
+			error = CASE WHEN ended IS NULL THEN excluded.error ELSE error END,
+			uptime_seconds = CASE WHEN ended IS NULL THEN excluded.uptime_seconds ELSE uptime_seconds END,
+			cost_dollars = CASE WHEN ended IS NULL THEN excluded.cost_dollars ELSE cost_dollars END
+		RETURNING id`
 	resolveEntry  = `UPDATE history SET ended = ?, outcome = ?, error = ?, uptime_seconds = ?, cost_dollars = ? WHERE id = ? AND ended IS NULL`
 	selectHistory = `SELECT id, ` + entryColumns + ` FROM history`
 )
 
 // Begin writes e, usually an intent, and gives its id. When it returns without
 // an error the entry is on the disk, whatever happens next. e.ID is not looked
-// at; an entry that needs no intent is given whole, with Ended.
+// at; an entry that needs no intent is given whole, with Ended. One that was
+// begun at the same instant for the same sandbox is the same one, so that a
+// call which was given up can be made again, and then whole.
 func (s *Store) Begin(ctx context.Context, e Entry) (id int64, err error) {
 	err = s.write("begin in history "+e.Provider+"/"+e.SandboxID, func() error {
 		if e.Begun.IsZero() {
 			return errors.New("an entry has to say when it was begun")
 		}
-		done, err := s.stmts.begin.ExecContext(ctx, entryArgs(&e)...)
-		if err != nil {
-			return err
-		}
-		id, err = done.LastInsertId()
-		return err
+		return s.stmts.begin.QueryRowContext(ctx, entryArgs(&e)...).Scan(&id)
 	})
 	return id, err
 }

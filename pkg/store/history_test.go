@@ -169,3 +169,30 @@ func TestPruneKeepsWhatIsNotResolved(t *testing.T) {
 		t.Errorf("id %d was given before (%d)", id, last)
 	}
 }
+
+// A call that was given up may have been carried out. Made again, also with how
+// it ended, it makes no second entry, and changes none that ended.
+func TestWhatMayBeWrittenIsNotWrittenTwice(t *testing.T) {
+	s := open(t, newPath(t))
+	e := intent("a")
+	id := begin(t, s, e)
+	if again := begin(t, s, e); again != id {
+		t.Errorf("entry %d, and again %d", id, again)
+	}
+	e.Ended, e.Outcome, e.UptimeSeconds = noon.Add(time.Minute), "reclaimed", 60
+	if again := begin(t, s, e); again != id {
+		t.Errorf("entry %d, and whole %d", id, again)
+	}
+	e.Outcome, e.Ended = "failed", noon.Add(time.Hour)
+	begin(t, s, e)
+	if all := history(t, s, Filter{}); len(all) != 1 || all[0].Outcome != "reclaimed" || !all[0].Ended.Equal(noon.Add(time.Minute)) || all[0].UptimeSeconds != 60 {
+		t.Errorf("history %+v", all)
+	}
+	if open, err := s.Unresolved(t.Context(), "dev"); err != nil || len(open) > 0 {
+		t.Errorf("open: %+v, %v", open, err)
+	}
+	e.Begun = noon.Add(time.Nanosecond)
+	if other := begin(t, s, e); other == id {
+		t.Error("another try is the same entry")
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestReadBesideTheWriter(t *testing.T) {
@@ -22,7 +23,7 @@ func TestReadBesideTheWriter(t *testing.T) {
 		if err != nil || len(all) != want {
 			t.Fatalf("%d entries, %v, want %d", len(all), err, want)
 		}
-		if _, err := s.Begin(t.Context(), Entry{Provider: "p", SandboxID: "a", Begun: noon}); err != nil {
+		if _, err := s.Begin(t.Context(), Entry{Provider: "p", SandboxID: "a", Begun: noon.Add(time.Duration(want))}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -258,7 +259,7 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for {
-				_, err := s.Begin(t.Context(), intent("a"))
+				_, err := s.Begin(t.Context(), intent(rand.Text()))
 				if errors.Is(err, fs.ErrClosed) {
 					return
 				}
