@@ -15,7 +15,13 @@ import (
 // A protected sandbox that no policy matches is protected, since somebody
 // thought of it; unmatched are those that nobody thought of, among them those
 // that only may be protected because something about them cannot be said.
-func (s *Set) Evaluate(f *Facts, now time.Time) Decision {
+func (s *Set) Evaluate(f *Facts, now time.Time) Decision { return s.evaluate(f, now, false) }
+
+// EvaluateHeartbeats is Evaluate as if the policies had no limits and tag rules
+// but on heartbeats, which alone count by nobody's clock but reaperd's own.
+func (s *Set) EvaluateHeartbeats(f *Facts, now time.Time) Decision { return s.evaluate(f, now, true) }
+
+func (s *Set) evaluate(f *Facts, now time.Time, heartbeats bool) Decision {
 	switch {
 	case f.Self:
 		return Decision{Verdict: Keep, Reason: Self}
@@ -36,7 +42,7 @@ func (s *Set) Evaluate(f *Facts, now time.Time) Decision {
 		return Decision{Verdict: Keep, Reason: Protected, UnknownAge: g.unbelieved}
 	}
 	d := Decision{Verdict: Keep, Reason: Unmatched}
-	enforced := origin{now: now, firstSeen: f.Pulse.FirstSeen, state: state}
+	enforced := origin{now: now, firstSeen: f.Pulse.FirstSeen, state: state, heartbeats: heartbeats}
 	reported := enforced
 	var decisive *rule
 	for i := range s.policies {
@@ -131,6 +137,9 @@ func (r *rule) applies(f *Facts, looked *lookups) answer {
 // reason that gives; zero: none does. The first of equal ones wins.
 func (r *rule) deadline(f *Facts, o *origin) (due time.Time, reason Reason) {
 	for i := range r.limits {
+		if o.heartbeats && r.limits[i].reason != HeartbeatLost {
+			continue
+		}
 		if v := r.limits[i].judge(f, o); !v.due.IsZero() && (due.IsZero() || v.due.Before(due)) {
 			due, reason = v.due, v.reason
 		}

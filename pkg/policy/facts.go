@@ -61,6 +61,7 @@ func plausible(t time.Time) bool {
 type origin struct {
 	now, firstSeen time.Time
 	state          stateSet // the one that holds
+	heartbeats     bool     // no other limits are looked at
 	// unbelieved: a time of the provider's could not be used.
 	unbelieved bool
 	// blind: nor could first seen, so that there was nothing to count from.

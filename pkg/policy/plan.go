@@ -21,16 +21,7 @@ type Item struct {
 func NewPlan(s *Set, facts []Facts, now time.Time) Plan {
 	items := make([]Item, len(facts))
 	for i := range facts {
-		items[i].Facts = facts[i]
-	}
-	return Judge(s, items, now)
-}
-
-// Judge is NewPlan for items that hold their facts already: they become the
-// plan's own, so that a large inventory is not held twice.
-func Judge(s *Set, items []Item, now time.Time) Plan {
-	for i := range items {
-		items[i].Decision = s.Evaluate(&items[i].Facts, now)
+		items[i] = Item{Facts: facts[i], Decision: s.Evaluate(&facts[i], now)}
 	}
 	return Plan{At: now, Items: items}
 }

@@ -173,7 +173,7 @@ func (a *agenda) next() time.Time {
 
 // due gives the items whose moment has come and that are to be reclaimed, and
 // where they stand in the plan.
-func (a *agenda) due(policies *policy.Set, p *pulses, m moment) ([]policy.Item, map[pulseKey]int) {
+func (a *agenda) due(judge func(*policy.Facts, moment) policy.Decision, p *pulses, m moment) ([]policy.Item, map[pulseKey]int) {
 	var due policy.Plan
 	at := map[pulseKey]int{}
 	for len(a.queue) > 0 && !a.queue[0].at.After(m.now) {
@@ -184,7 +184,7 @@ func (a *agenda) due(policies *policy.Set, p *pulses, m moment) ([]policy.Item, 
 			continue
 		}
 		p.again(&it.Facts, m)
-		it.Decision = policies.Evaluate(&it.Facts, m.now)
+		it.Decision = judge(&it.Facts, m)
 		if it.Decision.Verdict == policy.Reclaim {
 			at[k] = i
 			due.Items = append(due.Items, *it)
@@ -200,7 +200,7 @@ func (a *agenda) due(policies *policy.Set, p *pulses, m moment) ([]policy.Item, 
 // is that of the last list as it stands now.
 func (s *Scanner) Wake(ctx context.Context) Report {
 	m := s.moment()
-	due, at := s.agenda.due(s.policies, s.pulses, m)
+	due, at := s.agenda.due(s.judge, s.pulses, m)
 	r := Report{Provider: s.target.Name}
 	var later time.Time
 	r.Results, later = s.reclaimAll(ctx, s.agenda.plan, due, m)

@@ -3,7 +3,6 @@ package scan
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/reaperd/reaperd/pkg/providers"
 )
@@ -63,16 +62,17 @@ func (i *ids) whole(given string) (string, error) {
 
 // beat notes a sign of life, and gives the whole id of whose it was. first says
 // that it was the first one, from which on others may be expected.
-func (p *pulses) beat(given string, at time.Time) (id string, first bool, err error) {
+func (p *pulses) beat(given string, m moment) (id string, first bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.move(m.moved)
 	id, err = p.ids.whole(given)
 	if err != nil {
 		return "", false, err
 	}
 	known := p.ids.latest[id]
 	first = known.lastBeat == 0
-	known.lastBeat = stampOf(at)
+	known.lastBeat = stampOf(m.now)
 	p.change(known)
 	return id, first, nil
 }

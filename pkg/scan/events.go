@@ -159,7 +159,7 @@ func (s *Scanner) refresh(ctx context.Context, ids []string) {
 		case err == nil:
 			m := s.moment()
 			facts := s.saw(sb, m)
-			s.agenda.put(policy.Item{Facts: facts, Decision: s.policies.Evaluate(&facts, m.now)})
+			s.agenda.put(policy.Item{Facts: facts, Decision: s.judge(&facts, m)})
 		}
 	})
 }

@@ -17,6 +17,9 @@ const (
 	lateTicks = 3
 	// stepHold is for how long what a step of the wall clock made due is held.
 	stepHold = 15 * time.Minute
+	// smallestMove is how far the wall clock has to be set for our own stamps to
+	// follow it; what is less may be the time between two readings.
+	smallestMove = time.Second
 )
 
 // moment is one look at the clocks and what the guard makes of it.
@@ -29,6 +32,9 @@ type moment struct {
 	// held until when that is distrusted.
 	step time.Duration
 	held time.Time
+	// moved is by how much the wall clock was set since reaperd began: what
+	// reaperd stamped itself moves along, and is as long ago as it is.
+	moved time.Duration
 	// ahead is by how much the provider's clock is ahead of ours.
 	ahead time.Duration
 	// skewed says that this is too much for the provider's times to be used.
@@ -63,7 +69,10 @@ type guard struct {
 	looked   bool      // since it watches
 	wall     time.Time // at the last look
 	boot     time.Duration
-	origin   time.Time // what the wall clock showed at boot, as it is believed
+	origin   time.Time              // what the wall clock showed at boot, as it is believed
+	zero     time.Time              // what it showed at boot, as our own stamps are of
+	moved    time.Duration          // from where zero was at first
+	onMove   func(by time.Duration) // called with the lock held
 	step     time.Duration
 	stepEnds time.Duration // by the boot clock
 }
@@ -72,7 +81,7 @@ func newGuard(clock Clock, tick time.Duration, log *zap.Logger, metrics *Metrics
 	if tick == 0 {
 		tick = defaultTick
 	}
-	return &guard{clock: clock, tick: tick, log: log.Named("clock"), metrics: metrics, outages: map[string]bool{}}
+	return &guard{clock: clock, tick: tick, log: log.Named("clock"), metrics: metrics, outages: map[string]bool{}, onMove: func(time.Duration) {}}
 }
 
 // adjust changes how far the wall clock may be set before that is distrusted.
@@ -123,12 +132,12 @@ func (g *guard) look() moment {
 	defer g.mu.Unlock()
 	wall, boot := g.clock.Now(), g.clock.Boot()
 	if !g.looked {
-		g.looked, g.origin = true, wall.Add(-boot)
+		g.looked, g.origin, g.zero = true, wall.Add(-boot), wall.Add(-boot)
 	} else {
 		g.notice(wall, boot)
 	}
 	g.wall, g.boot = wall, boot
-	m := moment{now: wall}
+	m := moment{now: wall, moved: g.moved}
 	if g.listening && len(g.outages) == 0 {
 		m.heard = g.heard
 		if m.heard.After(wall) { // stamped by a clock that had run ahead
@@ -144,6 +153,12 @@ func (g *guard) look() moment {
 
 // notice compares with the last look.
 func (g *guard) notice(wall time.Time, boot time.Duration) {
+	if by := wall.Add(-boot).Sub(g.zero); by.Abs() >= smallestMove {
+		g.zero = wall.Add(-boot)
+		g.moved += by
+		g.heard = g.heard.Add(by)
+		g.onMove(by)
+	}
 	if step := wall.Add(-boot).Sub(g.origin); step.Abs() > g.maxSkew {
 		g.origin = wall.Add(-boot)
 		if boot < g.stepEnds {
@@ -164,6 +179,13 @@ func (g *guard) notice(wall time.Time, boot time.Duration) {
 	}
 }
 
+// steppedWithin says whether the wall clock was set not longer ago than that.
+func (g *guard) steppedWithin(d time.Duration) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.stepEnds != 0 && g.boot < g.stepEnds-stepHold+d
+}
+
 // interruptions is how often heartbeats could not be heard for a while.
 func (g *guard) interruptions() int {
 	g.mu.Lock()
@@ -173,10 +195,10 @@ func (g *guard) interruptions() int {
 
 // watch looks every tick until ctx ends, and calls back after each break.
 func (g *guard) watch(ctx context.Context, back func()) {
-	g.mu.Lock()
-	g.watching, g.looked = true, false
-	g.mu.Unlock()
 	g.look()
+	g.mu.Lock()
+	g.watching = true
+	g.mu.Unlock()
 	for seen := g.interruptions(); wait(ctx, g.clock, g.tick, nil, nil) == elapsed; {
 		g.look()
 		if n := g.interruptions(); n != seen {

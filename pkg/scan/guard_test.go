@@ -252,3 +252,61 @@ func TestAListThatLagsBringsNothingBack(t *testing.T) {
 		r.want(0, "resurrected_total")
 	})
 }
+
+// What reaperd stamped itself is as long ago as it is, whatever is done to the
+// clock: forward, and back and forward again.
+func TestOurOwnStampsFollowAClockThatIsSet(t *testing.T) {
+	ageless := func(r *rig) providers.Sandbox {
+		return r.up("ageless", 0, func(sb *providers.Sandbox) { sb.Created, sb.Started = time.Time{}, time.Time{} })
+	}
+	for name, set := range map[string][]time.Duration{
+		"forward": {24 * time.Hour}, "back and forward": {-24 * time.Hour, 24 * time.Hour},
+		"forward and back": {24 * time.Hour, -24 * time.Hour}, "by a little": {2 * time.Minute, 2 * time.Minute},
+		"by weeks": {21 * 24 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, setup{policies: fourHours + `
+  - {name: beats, match: {tags: {env: dev}}, limits: {heartbeat: {timeout: 5m}}, action: {type: remove}}
+`}, func(t *testing.T, r *rig) {
+				r.mem.Put(ageless(r))
+				r.mem.Put(r.up("leased", 0, tagged(leased, "job"), func(sb *providers.Sandbox) { sb.Created, sb.Started = time.Time{}, time.Time{} }))
+				defer r.run()()
+				synctest.Wait()
+				r.renew("job", 3*time.Hour)
+				pass(time.Hour)
+				for _, by := range set {
+					r.clock.adjust(by)
+					pass(20 * time.Minute)
+				}
+				pass(100*time.Minute - time.Duration(len(set))*20*time.Minute)
+				equal(t, "left while the lease lives", ids(t, r.mem), "ageless leased")
+				pass(25 * time.Minute) // and a step may have made reaperd deaf for a while
+				equal(t, "left after the lease", ids(t, r.mem), "ageless")
+				pass(54 * time.Minute)
+				equal(t, "left within four hours", ids(t, r.mem), "ageless")
+				pass(2 * time.Minute)
+				equal(t, "left after four hours", ids(t, r.mem), "")
+				r.want(0, "reclaims_total", "outcome=held")
+			})
+		})
+	}
+}
+
+// While a provider's times cannot be used, what beats no more goes all the
+// same, though an age limit fell due before.
+func TestSkewHidesNoSilence(t *testing.T) {
+	p := newCloud()
+	bubble(t, p.on(setup{policies: fourHours + `
+  - {name: beats, match: {tags: {env: dev}}, limits: {heartbeat: {timeout: 5m}}, action: {type: stop}}
+`}), func(t *testing.T, r *rig) {
+		p.Put(r.up("a", 12*time.Hour))
+		p.ahead.Store(int64(-6 * time.Minute))
+		defer r.run()()
+		synctest.Wait()
+		r.beat("a")
+		pass(4 * time.Minute)
+		r.want(1, "held_sandboxes", "cause=skew")
+		pass(2 * time.Minute)
+		r.want(1, "reclaims_total", "reason=heartbeat_lost", "outcome=reclaimed")
+	})
+}

@@ -103,7 +103,7 @@ func (h Heartbeats) beat(ref providers.Ref) (providers.Ref, error) {
 		if s.name != ref.Provider {
 			continue
 		}
-		id, first, err := s.pulses.beat(ref.ID, h.l.guard.look().now)
+		id, first, err := s.pulses.beat(ref.ID, h.l.guard.look())
 		if err != nil {
 			return ref, fmt.Errorf("heartbeat on %s: %w", ref.Provider, err)
 		}

@@ -89,6 +89,7 @@ func New(o Options) *Loop {
 	l.guard = newGuard(o.Clock, o.Tick, o.Log, o.Metrics)
 	l.guard.adjust(o.MaxSkew)
 	l.leases = lease.NewBook(o.MaxTTL)
+	l.guard.onMove = l.leases.Move
 	l.metrics.inventory.countLeases(l.leaseCounts)
 	l.keeper = newKeeper(o.Memory, o.Clock, l.guard, o.Log, o.Metrics)
 	l.keeper.keepFor(o.History)

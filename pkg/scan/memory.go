@@ -161,6 +161,9 @@ func (k *keeper) pruneDaily(ctx context.Context, b *lease.Book) {
 }
 
 func (k *keeper) prune(ctx context.Context, b *lease.Book) {
+	if k.guard.steppedWithin(nextPrune) {
+		return // what is old by such a clock may not be
+	}
 	_ = k.use(ctx, memPrune, pruneTimeout, func(ctx context.Context) error { // it has told
 		now := k.clock.Now()
 		_, err := k.PrunePulses(ctx, now.Add(-remembered-seenEvery))

@@ -21,7 +21,8 @@ type pulses struct {
 	kept  map[pulseKey]*pulse
 	ids   ids
 	lists int
-	dirty bool // something besides the last sights is not saved
+	moved time.Duration // by how much the clock was set that the stamps are of
+	dirty bool          // something besides the last sights is not saved
 }
 
 type pulseKey struct{ id, revision string }
@@ -102,6 +103,7 @@ func newPulses(leases *lease.Book) *pulses {
 func (p *pulses) see(seen []providers.Sandbox, m moment) (items []policy.Item, back []providers.Sandbox) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.move(m.moved)
 	p.lists++
 	items = make([]policy.Item, 0, len(seen))
 	for i := range seen {
@@ -130,6 +132,7 @@ func (p *pulses) see(seen []providers.Sandbox, m moment) (items []policy.Item, b
 func (p *pulses) look(sb providers.Sandbox, m moment) (f policy.Facts, back bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.move(m.moved)
 	known := p.touch(&sb, m.now)
 	back = known.ended.outlived(sb.State)
 	if known.ended != notEnded && !sb.State.Satisfies(providers.Action(known.ended)) {
@@ -143,6 +146,7 @@ func (p *pulses) look(sb providers.Sandbox, m moment) (f policy.Facts, back bool
 func (p *pulses) again(f *policy.Facts, m moment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.move(m.moved)
 	if known := p.kept[keyOf(&f.Sandbox)]; known != nil {
 		f.Pulse = p.pulse(&f.Sandbox, known, m)
 	}
@@ -177,6 +181,24 @@ func (p *pulses) over(id string) bool {
 	defer p.mu.Unlock()
 	known := p.ids.latest[id]
 	return known != nil && (known.ended == goneItself || known.ended == end(providers.ActionRemove))
+}
+
+// move has our own stamps follow a clock that was set, so that what they are
+// of is as long ago as before.
+func (p *pulses) move(moved time.Duration) {
+	by := stamp(moved - p.moved)
+	if by == 0 {
+		return
+	}
+	p.moved = moved
+	for _, known := range p.kept {
+		for _, t := range []*stamp{&known.firstSeen, &known.lastSeen, &known.stateSince, &known.lastBeat, &known.savedSeen} {
+			if *t != 0 {
+				*t += by
+			}
+		}
+		p.change(known)
+	}
 }
 
 func (p *pulses) touch(sb *providers.Sandbox, at time.Time) *pulse {

@@ -28,6 +28,13 @@ func (p *pulses) recall(kept []store.Pulse) {
 }
 
 func (p *pulses) recallOne(was *store.Pulse) {
+	moved := *was
+	for _, t := range []*time.Time{&moved.FirstSeen, &moved.LastSeen, &moved.StateSince, &moved.LastBeat} {
+		if !t.IsZero() {
+			*t = t.Add(p.moved)
+		}
+	}
+	was = &moved
 	if stampOf(was.FirstSeen) == 0 {
 		return // it says nothing; a pulse without it would keep for ever
 	}

@@ -74,7 +74,7 @@ var errSelf = errors.New("reaperd itself runs there, and does not stop itself")
 // reclaim takes one that the policies say is due through the door.
 func (s *Scanner) reclaim(ctx context.Context, it policy.Item) Result {
 	return s.door(ctx, it, func(f *policy.Facts, m moment) (policy.Decision, time.Time) {
-		d := s.policies.Evaluate(f, m.now)
+		d := s.judge(f, m)
 		if d.Verdict != policy.Reclaim {
 			return d, time.Time{}
 		}

@@ -101,7 +101,10 @@ func (s *Scanner) Look(ctx context.Context) (policy.Plan, error) {
 	s.tellSkew(m)
 	items, back := s.pulses.see(sandboxes, m)
 	s.checkBack(ctx, back)
-	plan := policy.Judge(s.policies, items, m.now)
+	for i := range items {
+		items[i].Decision = s.judge(&items[i].Facts, m)
+	}
+	plan := policy.Plan{At: m.now, Items: items}
 	s.tell(plan)
 	s.brake.keepOnly(plan)
 	s.clear(plan)

@@ -100,6 +100,22 @@ var byProvidersClock = []policy.Reason{
 	policy.TTLTag, policy.ExpiresTag, policy.TagMissing, policy.TagNotAllowed, policy.TagForbidden,
 }
 
+// judge gives the decision on one sandbox. Where a provider's clock speaks
+// against it, what nobody's clock but ours says may be due all the same.
+func (s *Scanner) judge(f *policy.Facts, m moment) policy.Decision {
+	d := s.policies.Evaluate(f, m.now)
+	if d.Verdict != policy.Reclaim {
+		return d
+	}
+	if why, _ := m.suspicion(f, d); why != causeSkew {
+		return d
+	}
+	if silent := s.policies.EvaluateHeartbeats(f, m.now); silent.Verdict == policy.Reclaim {
+		return silent
+	}
+	return d
+}
+
 // distrust splits the due items into those that may go and those that the
 // clocks speak against.
 func (s *Scanner) distrust(due []policy.Item, m moment) (pass []policy.Item, holds []hold) {

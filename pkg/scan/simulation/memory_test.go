@@ -65,9 +65,7 @@ func (m *memory) use(ctx context.Context, op, what string, f func() error) error
 	err := errDead
 	switch {
 	case m.life.dead:
-	// An intent that was given up and is written all the same is not told: until
-	// the next daemon verifies it, it stands there beside what came of it.
-	case hangs && op != opBegin && l.chance(0.5), !hangs && !fails: // what is given up may have been made
+	case hangs && l.chance(0.5), !hangs && !fails: // what is given up may have been made
 		err = f()
 	case fails:
 		err = errDisk
@@ -155,6 +153,16 @@ func (m *memory) PrunePulses(ctx context.Context, lastSeenBefore time.Time) (n i
 // Begin implements scan.Memory.
 func (m *memory) Begin(ctx context.Context, e store.Entry) (id int64, err error) {
 	err = m.use(ctx, opBegin, e.SandboxID, func() error {
+		for i := range m.history { // it may be there already
+			if was := &m.history[i]; was.SandboxID == e.SandboxID && was.Revision == e.Revision && was.Provider == e.Provider && was.Begun.Equal(e.Begun) {
+				id = was.ID
+				if was.Ended.IsZero() && !e.Ended.IsZero() {
+					was.Ended, was.Outcome, was.Error, was.UptimeSeconds, was.CostDollars = e.Ended, e.Outcome, e.Error, e.UptimeSeconds, e.CostDollars
+					m.noted(*was)
+				}
+				return nil
+			}
+		}
 		m.lastID++
 		e.ID = m.lastID
 		id = e.ID
