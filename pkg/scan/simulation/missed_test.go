@@ -19,13 +19,14 @@ func (o *oracle) strict(l *life, b *box, disk *disk) basis {
 	sb, now := b.sandbox, o.clock.Boot()
 	k := basis{heard: o.stamp(o.upset+2*o.scale.tick, now), lease: o.tenant(sb.Tags[tagLease], now, now)}
 	if b.kept.first != never {
-		k.first = o.clock.wallAt(b.kept.first)
+		k.first = o.ownStamp(b.kept.first, o.clock.wallAt(b.kept.first), now, time.Time.After)
 		if sb.Restarts > 0 { // it knows of a run what it saw of it
 			k.run = b.kept.began
 		}
 	}
 	if b.kept.state == sb.State {
-		k.since = o.clock.wallAt(max(b.kept.since, b.entered()))
+		since := max(b.kept.since, b.entered())
+		k.since = o.ownStamp(since, o.clock.wallAt(since), now, time.Time.After)
 	}
 	if len(b.beats) > 0 {
 		k.beat = o.stamp(b.tried, now)

@@ -79,7 +79,7 @@ func (d *driver) stepClock() {
 			}
 		}
 	}
-	d.judge.upset = d.clock.Boot()
+	d.judge.upset, d.judge.steppedAt = d.clock.Boot(), d.clock.Boot()
 	d.story.tell("the wall clock is stepped by %s, and is now wrong by %s", by, d.clock.wrong())
 	if d.clock.wrong() != 0 { // a wrong clock costs much to tell
 		d.after(d.between(time.Second, min(2*d.scale.unit, longestTrouble)), func() {

@@ -88,11 +88,12 @@ type version struct {
 	providers.Sandbox
 }
 
-// shown is when the daemon could first know of what counts from first seen, by
-// the wall clock of that moment.
+// shown is when the daemon could first know of what counts from first seen: in
+// true time, and by the wall clock of that moment.
 type shown struct {
-	first, since time.Time // the sandbox; the state
-	state        providers.State
+	first, since         time.Duration // the sandbox; the state
+	wallFirst, wallSince time.Time
+	state                providers.State
 }
 
 // kept is since when the daemon's memory surely has it, in true time; negative
@@ -233,12 +234,18 @@ func (b *box) entered() time.Duration {
 // see notes that the daemon was shown the sandbox in this state just now.
 func (b *box) see(l *life, sb providers.Sandbox) {
 	b.seenBy = l
-	s, now := &b.shown, b.clock.Now()
-	if s.first.IsZero() || now.Before(s.first) {
-		s.first = now
+	s, now, wall := &b.shown, b.clock.Boot(), b.clock.Now()
+	if s.wallFirst.IsZero() {
+		s.first, s.wallFirst = now, wall
 	}
-	if sb.State != s.state && sb.State != providers.StateUnknown || now.Before(s.since) {
-		s.state, s.since = sb.State, now
+	if sb.State != s.state && sb.State != providers.StateUnknown {
+		s.state, s.since, s.wallSince = sb.State, now, wall
+	}
+	if wall.Before(s.wallFirst) {
+		s.wallFirst = wall
+	}
+	if wall.Before(s.wallSince) {
+		s.wallSince = wall
 	}
 }
 
