@@ -16,11 +16,10 @@ policies:
     action: {type: remove, grace: 0s}
 `
 
-// TestADaemonThatWasSuspendedHearsBeforeItJudges stops it with SIGSTOP for two
-// heartbeat timeouts. Nobody who goes on beating is lost by that, and whoever
-// fell silent has a full timeout from when it could hear again.
-func TestADaemonThatWasSuspendedHearsBeforeItJudges(t *testing.T) {
-	t.Parallel()
+// theDaemonIsSuspended has SIGSTOP stop it for two heartbeat timeouts. Nobody who
+// goes on beating is lost by that, and whoever fell silent has a full timeout
+// from when it could hear again.
+func theDaemonIsSuspended(t *testing.T) {
 	const timeout = 4 * time.Second
 	e := enginetest.Shared(t)
 	p := enginetest.NewProxy(t, e)

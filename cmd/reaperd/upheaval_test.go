@@ -12,6 +12,26 @@ import (
 	"github.com/reaperd/reaperd/pkg/store"
 )
 
+// TestUpheavals has the engine, and the daemon itself, misbehave in every way
+// that the daemon has to come through. They wait for most of the time, so all of
+// them run side by side, however many tests may be parallel.
+func TestUpheavals(t *testing.T) {
+	t.Parallel()
+	var all sync.WaitGroup
+	for name, f := range map[string]func(*testing.T){
+		"the engine restarts under a reclaim":      theEngineRestarts,
+		"an engine of another version takes over":  anotherVersionTakesOver,
+		"a list hangs for a while":                 aListHangs,
+		"a look hangs for a while":                 aLookHangs,
+		"a stop hangs for a while":                 aStopHangs,
+		"three stops hang":                         threeStopsHang,
+		"the daemon is suspended for two timeouts": theDaemonIsSuspended,
+	} {
+		all.Go(func() { t.Run(name, f) })
+	}
+	all.Wait()
+}
+
 // every has the scene's providers listed that often. Rarely, what happens is
 // what the events have told.
 func (s *scene) every(t testing.TB, span string) {
@@ -27,10 +47,9 @@ policies:
     action: {type: remove, grace: 2s}
 `
 
-// TestTheEngineRestartsUnderAReclaim has it go down in the middle of a stop and
+// theEngineRestarts has it go down in the middle of a stop and
 // come back: what was begun is finished, and events are followed again.
-func TestTheEngineRestartsUnderAReclaim(t *testing.T) {
-	t.Parallel()
+func theEngineRestarts(t *testing.T) {
 	e := enginetest.Start(t)
 	p := enginetest.NewProxy(t, e)
 	s := newScene(t, takeLabelled, dockerAt("dev", p.Host()))
@@ -125,10 +144,9 @@ func (o *older) install() {
 	o.streams = nil
 }
 
-// TestAnEngineOfAnotherVersionTakesOver replaces it by one that does not speak
-// the API version agreed upon.
-func TestAnEngineOfAnotherVersionTakesOver(t *testing.T) {
-	t.Parallel()
+// anotherVersionTakesOver replaces the engine by one that does not speak the API
+// version agreed upon.
+func anotherVersionTakesOver(t *testing.T) {
 	e := enginetest.Shared(t)
 	p := enginetest.NewProxy(t, e)
 	o := &older{p: p}
