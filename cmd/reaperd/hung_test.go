@@ -70,7 +70,7 @@ func ended(e *enginetest.Engine, t *testing.T, id string) func() bool {
 	return func() bool { return !e.Inspect(t, id).State.Running }
 }
 
-// aListHangs is caught up with once it is over.
+// aListHangs has nothing reclaimed by a list of before, and all once it is over.
 func aListHangs(t *testing.T) {
 	e := enginetest.Shared(t)
 	w := newWedge(t, e)
@@ -89,9 +89,9 @@ func aListHangs(t *testing.T) {
 	d.stop(t)
 }
 
-// aLookHangs has the engine hang over one of three that are
-// due: the others go, it is tried again, and goes when the engine lets it. A
-// daemon that is told to end does not wait for that.
+// aLookHangs has the engine hang over one of three that are due: the others go,
+// it is tried again, and goes when the engine lets it. A daemon that is told to
+// end does not wait for that.
 func aLookHangs(t *testing.T) {
 	e := enginetest.Shared(t)
 	w := newWedge(t, e)
@@ -125,9 +125,9 @@ func stopsOf(ids ...string) func(r enginetest.Request) bool {
 	}
 }
 
-// aStopHangs has the engine hang in one of three stops: the
-// others go, it is given up and tried again, and goes when the engine lets it. A
-// daemon that is told to end in such a stop ends once it gives that up.
+// aStopHangs has the engine hang in one of three stops: the others go, it is
+// given up and tried again, and goes when the engine lets it. A daemon that is
+// told to end in such a stop ends once it gives that up.
 func aStopHangs(t *testing.T) {
 	e := enginetest.Shared(t)
 	begin := func() (w *wedge, d *service, ids []string) {

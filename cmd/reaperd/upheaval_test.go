@@ -47,8 +47,8 @@ policies:
     action: {type: remove, grace: 2s}
 `
 
-// theEngineRestarts has it go down in the middle of a stop and
-// come back: what was begun is finished, and events are followed again.
+// theEngineRestarts has it go down in the middle of a stop and come back: what
+// was begun is finished, and events are followed again.
 func theEngineRestarts(t *testing.T) {
 	e := enginetest.Start(t)
 	p := enginetest.NewProxy(t, e)
