@@ -192,7 +192,7 @@ func TestManyBeatsAndReleasesAtOnce(t *testing.T) {
 			t.Errorf("%+v, %v", l, err)
 		}
 	}
-	if n := len(b.Unsaved()); n != 10 {
+	if n := len(b.Unsaved(lease.Origin{})); n != 10 {
 		t.Errorf("%d leases to save", n)
 	}
 }

@@ -169,20 +169,20 @@ func TestAClockSetBackKeepsNoLeaseAlive(t *testing.T) {
 		"loading": func(b *Book, now time.Time) {
 			kept := b.All()
 			*b = Book{maxTTL: day, leases: map[string]*entry{}, unsaved: map[string]struct{}{}, gone: map[string]struct{}{}}
-			b.Load(kept, now)
+			b.Load(kept, now, Origin{})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := NewBook(day)
 			renew(t, b, "job", time.Minute, after(step))
 			b.Cover("job", after(step))
-			b.Unsaved()
+			b.Unsaved(Origin{})
 			look(b, noon)
 			l, err := b.Get("job")
 			if err != nil || l.Created != noon || l.Renewed != noon || l.Ends() != after(time.Minute) {
 				t.Errorf("%+v, %v", l, err)
 			}
-			if got := b.Unsaved(); len(got) != 1 {
+			if got := b.Unsaved(Origin{}); len(got) != 1 {
 				t.Errorf("unsaved: %+v", got)
 			}
 			look = func(b *Book, now time.Time) { b.Cover("job", now) }
@@ -190,7 +190,7 @@ func TestAClockSetBackKeepsNoLeaseAlive(t *testing.T) {
 			if again, err := b.Get("job"); err != nil || again != l {
 				t.Errorf("pulled twice: %+v, %v", again, err)
 			}
-			if got := b.Unsaved(); len(got) != 0 {
+			if got := b.Unsaved(Origin{}); len(got) != 0 {
 				t.Errorf("unsaved again: %+v", got)
 			}
 			if e := b.leases["job"]; e.named.After(after(time.Second)) {
@@ -265,7 +265,7 @@ func TestConcurrentUse(t *testing.T) {
 				case 1:
 					_ = b.Forget(key, "", now)
 				case 2:
-					b.NotSaved(b.Unsaved())
+					b.NotSaved(b.Unsaved(Origin{}))
 				case 3:
 					b.Prune(now)
 					b.Count(now)
@@ -277,7 +277,7 @@ func TestConcurrentUse(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := len(b.Unsaved()); n != 10 {
+	if n := len(b.Unsaved(Origin{})); n != 10 {
 		t.Errorf("%d unsaved", n)
 	}
 }

@@ -14,14 +14,19 @@ import (
 const keepFor = 7 * 24 * time.Hour
 
 // Load takes in what outlived an earlier daemon. Of one that was renewed or
-// made since this one started, the newer counts. What cannot be a lease is left
+// made since this one started, the newer counts. Their times are taken for the
+// clock's whose origin that is. What cannot be a lease is left
 // out, since it should neither kill nor keep; Prune gives its key.
-func (b *Book) Load(kept []Lease, now time.Time) {
+func (b *Book) Load(kept []Lease, now time.Time, origin Origin) {
 	now = wall(now)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.loaded = now
 	for _, l := range kept {
+		if by, known := l.Origin.To(origin); known {
+			l.move(by)
+		}
+		l.Origin = Origin{}
 		e := b.leases[l.Key]
 		switch {
 		case !policy.ValidLeaseKey(l.Key) || l.TTL <= 0 || l.Renewed.IsZero():
@@ -42,13 +47,15 @@ func (b *Book) Load(kept []Lease, now time.Time) {
 }
 
 // Unsaved gives each lease that changed since the last call, as it is now, by
-// key. Whoever cannot save them gives them back to NotSaved.
-func (b *Book) Unsaved() []Lease {
+// key; its times are of that origin. Whoever cannot save them gives them back to NotSaved.
+func (b *Book) Unsaved(origin Origin) []Lease {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	changed := make([]Lease, 0, len(b.unsaved))
 	for _, key := range slices.Sorted(maps.Keys(b.unsaved)) {
-		changed = append(changed, b.leases[key].Lease)
+		l := b.leases[key].Lease
+		l.Origin = origin
+		changed = append(changed, l)
 	}
 	clear(b.unsaved)
 	return changed
@@ -131,10 +138,9 @@ func (b *Book) Move(by time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for key, e := range b.leases {
-		for _, t := range []*time.Time{&e.Created, &e.Renewed, &e.Released, &e.Forgotten, &e.named} {
-			if !t.IsZero() {
-				*t = t.Add(by)
-			}
+		e.move(by)
+		if !e.named.IsZero() {
+			e.named = e.named.Add(by)
 		}
 		b.unsaved[key] = struct{}{}
 	}

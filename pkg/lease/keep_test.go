@@ -22,17 +22,17 @@ func TestEachChangedLeaseIsGivenOnce(t *testing.T) {
 		renew(t, b, "b", time.Minute, after(time.Duration(i)*time.Millisecond))
 	}
 	renew(t, b, "a", time.Minute, noon)
-	first := b.Unsaved()
+	first := b.Unsaved(Origin{})
 	if !slices.Equal(keys(first), []string{"a", "b"}) || first[1].Renewed != after(999*time.Millisecond) {
 		t.Fatalf("%+v", first)
 	}
-	if again := b.Unsaved(); len(again) != 0 {
+	if again := b.Unsaved(Origin{}); len(again) != 0 {
 		t.Errorf("again: %+v", again)
 	}
 	// A save that failed is made up for, by what is so by then.
 	renew(t, b, "b", time.Minute, after(time.Second))
 	b.NotSaved(first)
-	second := b.Unsaved()
+	second := b.Unsaved(Origin{})
 	if !slices.Equal(keys(second), []string{"a", "b"}) || second[1].Renewed != after(time.Second) {
 		t.Errorf("after it failed: %+v", second)
 	}
@@ -40,16 +40,16 @@ func TestEachChangedLeaseIsGivenOnce(t *testing.T) {
 	if _, err := b.Release("a", "", noon); err != nil {
 		t.Fatal(err)
 	}
-	b.Unsaved()
+	b.Unsaved(Origin{})
 	_, _ = b.Release("a", "", after(time.Second))
 	_, _ = b.Get("a")
 	b.Cover("a", after(time.Second))
 	b.Count(after(time.Second))
-	if got := b.Unsaved(); len(got) != 0 {
+	if got := b.Unsaved(Origin{}); len(got) != 0 {
 		t.Errorf("%+v", got)
 	}
 	b.NotSaved([]Lease{{Key: "gone"}})
-	if got := b.Unsaved(); len(got) != 0 {
+	if got := b.Unsaved(Origin{}); len(got) != 0 {
 		t.Errorf("one that is not there: %+v", got)
 	}
 }
@@ -103,11 +103,11 @@ func TestLoad(t *testing.T) {
 			if tc.here != nil {
 				tc.here(b)
 			}
-			b.Load([]Lease{tc.kept}, tc.at)
+			b.Load([]Lease{tc.kept}, tc.at, Origin{})
 			if diff := cmp.Diff([]Lease{tc.want}, b.All()); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
-			if got := b.Unsaved(); len(got) != tc.unsaved {
+			if got := b.Unsaved(Origin{}); len(got) != tc.unsaved {
 				t.Errorf("unsaved: %+v", got)
 			}
 		})
@@ -124,7 +124,7 @@ func TestWhatIsNoLeaseIsNotLoaded(t *testing.T) {
 	bad[1].Key, bad[1].TTL = "no-ttl", 0
 	bad[2].Key, bad[2].TTL = "negative", -time.Hour
 	bad[3].Key, bad[3].Renewed = "never", time.Time{}
-	b.Load(append(bad, good), noon)
+	b.Load(append(bad, good), noon, Origin{})
 	if got := keys(b.All()); !slices.Equal(got, []string{"good"}) {
 		t.Errorf("%q", got)
 	}
@@ -153,7 +153,7 @@ func TestPrune(t *testing.T) {
 			more: func(b *Book) { b.Cover("job", after(3*day)) }, over: 3 * day,
 		},
 		"loaded": {
-			more: func(b *Book) { b.Load([]Lease{{Key: "other", TTL: 300 * day, Renewed: noon}}, after(2*day)) }, over: 2 * day,
+			more: func(b *Book) { b.Load([]Lease{{Key: "other", TTL: 300 * day, Renewed: noon}}, after(2*day), Origin{}) }, over: 2 * day,
 		},
 		"renewed": {
 			end:  func(b *Book) { _, _ = b.Release("job", "", noon) },
@@ -178,7 +178,7 @@ func TestPrune(t *testing.T) {
 			if _, err := b.Get("job"); err == nil {
 				t.Error("it is still there")
 			}
-			if got := b.Unsaved(); slices.Contains(keys(got), "job") {
+			if got := b.Unsaved(Origin{}); slices.Contains(keys(got), "job") {
 				t.Error("it would be saved again")
 			}
 		})

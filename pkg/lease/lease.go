@@ -22,6 +22,17 @@ type Lease struct {
 	// nor ends what names it.
 	Forgotten time.Time
 	By        string // who renewed, released or forgot it last
+	// Origin is of what the times are, as the lease is kept.
+	Origin Origin
+}
+
+// move moves its times.
+func (l *Lease) move(by time.Duration) {
+	for _, t := range []*time.Time{&l.Created, &l.Renewed, &l.Released, &l.Forgotten} {
+		if !t.IsZero() {
+			*t = t.Add(by)
+		}
+	}
 }
 
 // State is how a lease stands at one instant.

@@ -44,7 +44,7 @@ func TestABookAgreesWithANaiveOne(t *testing.T) {
 		b, n, now := NewBook(day), naive{}, noon
 		stored := map[string]Lease{}
 		save := func() {
-			for _, l := range b.Unsaved() {
+			for _, l := range b.Unsaved(Origin{}) {
 				stored[l.Key] = l
 			}
 		}
@@ -103,11 +103,11 @@ func TestABookAgreesWithANaiveOne(t *testing.T) {
 			case "save":
 				save()
 			case "lose a save":
-				b.NotSaved(b.Unsaved())
+				b.NotSaved(b.Unsaved(Origin{}))
 			case "restart":
 				save()
 				b = NewBook(day)
-				b.Load(slices.Collect(maps.Values(stored)), now)
+				b.Load(slices.Collect(maps.Values(stored)), now, Origin{})
 			}
 			for _, name := range names {
 				if now := covered(b, name, now); name != key && now.Before(before[name]) {

@@ -65,7 +65,7 @@ func (i *ids) whole(given string) (string, error) {
 func (p *pulses) beat(given string, m moment) (id string, first bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.move(m.moved)
+	p.follow(m.origin)
 	id, err = p.ids.whole(given)
 	if err != nil {
 		return "", false, err

@@ -14,6 +14,9 @@ type Clock interface {
 	// Boot is the time since some instant in the past, sleep of the machine
 	// included: it goes on evenly whatever is done to the wall clock.
 	Boot() time.Duration
+	// BootID names what Boot counts from: two processes in which it is the same
+	// count from the same instant. "": nobody can say.
+	BootID() string
 	// After gives a channel that receives once d has passed, and a function
 	// that gives up the wait.
 	After(d time.Duration) (<-chan time.Time, func())
@@ -27,6 +30,9 @@ func (SystemClock) Now() time.Time { return time.Now().Round(0) }
 
 // Boot is the time since the machine started.
 func (SystemClock) Boot() time.Duration { return sinceBoot() }
+
+// BootID names the machine's run.
+func (SystemClock) BootID() string { return bootID() }
 
 // After waits on the machine's monotonic clock.
 func (SystemClock) After(d time.Duration) (<-chan time.Time, func()) {

@@ -1,6 +1,9 @@
 package scan
 
 import (
+	"os"
+	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,3 +20,14 @@ func sinceBoot() time.Duration {
 	}
 	return time.Duration(ts.Nano())
 }
+
+// bootID is the kernel's own name for its run. Where that cannot be read, or
+// the kernel did not tell the time since boot, there is none.
+var bootID = sync.OnceValue(func() string {
+	var ts unix.Timespec
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+})

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/reaperd/reaperd/pkg/lease"
 )
 
 // The clock guard's measures.
@@ -32,9 +34,9 @@ type moment struct {
 	// held until when that is distrusted.
 	step time.Duration
 	held time.Time
-	// moved is by how much the wall clock was set since reaperd began: what
-	// reaperd stamped itself moves along, and is as long ago as it is.
-	moved time.Duration
+	// origin moves when the wall clock is set: what reaperd stamped itself moves
+	// along, and is as long ago as it is.
+	origin lease.Origin
 	// ahead is by how much the provider's clock is ahead of ours.
 	ahead time.Duration
 	// skewed says that this is too much for the provider's times to be used.
@@ -71,7 +73,6 @@ type guard struct {
 	boot     time.Duration
 	origin   time.Time              // what the wall clock showed at boot, as it is believed
 	zero     time.Time              // what it showed at boot, as our own stamps are of
-	moved    time.Duration          // from where zero was at first
 	onMove   func(by time.Duration) // called with the lock held
 	step     time.Duration
 	stepEnds time.Duration // by the boot clock
@@ -137,7 +138,7 @@ func (g *guard) look() moment {
 		g.notice(wall, boot)
 	}
 	g.wall, g.boot = wall, boot
-	m := moment{now: wall, moved: g.moved}
+	m := moment{now: wall, origin: lease.Origin{Boot: g.clock.BootID(), Zero: g.zero}}
 	if g.listening && len(g.outages) == 0 {
 		m.heard = g.heard
 		if m.heard.After(wall) { // stamped by a clock that had run ahead
@@ -155,7 +156,6 @@ func (g *guard) look() moment {
 func (g *guard) notice(wall time.Time, boot time.Duration) {
 	if by := wall.Add(-boot).Sub(g.zero); by.Abs() >= smallestMove {
 		g.zero = wall.Add(-boot)
-		g.moved += by
 		g.heard = g.heard.Add(by)
 		g.onMove(by)
 	}

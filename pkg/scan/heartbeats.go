@@ -160,7 +160,8 @@ func (k *keeper) recallLeases(ctx context.Context, b *lease.Book) {
 	err := k.use(ctx, memLoadLeases, memTimeout, func(ctx context.Context) error {
 		kept, err := k.Leases(ctx)
 		if err == nil {
-			b.Load(kept, k.guard.look().now)
+			m := k.guard.look()
+			b.Load(kept, m.now, m.origin)
 		}
 		return err
 	})
@@ -172,7 +173,7 @@ func (k *keeper) saveLeases(ctx context.Context, b *lease.Book) {
 		return
 	}
 	defer k.leasesTurn.take()()
-	fresh := b.Unsaved()
+	fresh := b.Unsaved(k.guard.look().origin)
 	if len(fresh) == 0 {
 		return
 	}

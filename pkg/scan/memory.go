@@ -190,7 +190,7 @@ func (s *Scanner) recall(ctx context.Context) {
 		if err != nil {
 			return err
 		}
-		s.pulses.recall(kept)
+		s.pulses.recall(kept, s.guard.look())
 		open, err := s.keeper.Unresolved(ctx, s.name)
 		s.orphans = slices.DeleteFunc(open, func(e store.Entry) bool { return s.keeper.resolving(e.ID) })
 		return err

@@ -17,12 +17,12 @@ const remembered = 7 * 24 * time.Hour
 type pulses struct {
 	leases *lease.Book
 
-	mu    sync.Mutex
-	kept  map[pulseKey]*pulse
-	ids   ids
-	lists int
-	moved time.Duration // by how much the clock was set that the stamps are of
-	dirty bool          // something besides the last sights is not saved
+	mu     sync.Mutex
+	kept   map[pulseKey]*pulse
+	ids    ids
+	lists  int
+	origin lease.Origin // of what the stamps are
+	dirty  bool         // something besides the last sights is not saved
 }
 
 type pulseKey struct{ id, revision string }
@@ -41,6 +41,7 @@ type pulse struct {
 	// each such thing is told once.
 	told map[string]bool
 
+	foreign   bool  // its stamps are from before the machine's last start
 	saved     bool  // whether all but lastSeen is as it was saved
 	savedSeen stamp // lastSeen as it was saved
 }
@@ -103,7 +104,7 @@ func newPulses(leases *lease.Book) *pulses {
 func (p *pulses) see(seen []providers.Sandbox, m moment) (items []policy.Item, back []providers.Sandbox) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.move(m.moved)
+	p.follow(m.origin)
 	p.lists++
 	items = make([]policy.Item, 0, len(seen))
 	for i := range seen {
@@ -132,7 +133,7 @@ func (p *pulses) see(seen []providers.Sandbox, m moment) (items []policy.Item, b
 func (p *pulses) look(sb providers.Sandbox, m moment) (f policy.Facts, back bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.move(m.moved)
+	p.follow(m.origin)
 	known := p.touch(&sb, m.now)
 	back = known.ended.outlived(sb.State)
 	if known.ended != notEnded && !sb.State.Satisfies(providers.Action(known.ended)) {
@@ -146,7 +147,7 @@ func (p *pulses) look(sb providers.Sandbox, m moment) (f policy.Facts, back bool
 func (p *pulses) again(f *policy.Facts, m moment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.move(m.moved)
+	p.follow(m.origin)
 	if known := p.kept[keyOf(&f.Sandbox)]; known != nil {
 		f.Pulse = p.pulse(&f.Sandbox, known, m)
 	}
@@ -183,15 +184,26 @@ func (p *pulses) over(id string) bool {
 	return known != nil && (known.ended == goneItself || known.ended == end(providers.ActionRemove))
 }
 
-// move has our own stamps follow a clock that was set, so that what they are
-// of is as long ago as before.
-func (p *pulses) move(moved time.Duration) {
-	by := stamp(moved - p.moved)
+// follow has our own stamps follow a clock that was set, so that what they are
+// of is as long ago as before. Of those that an earlier run of the machine left
+// nobody knows whether its clock was right before that or is now: they move only
+// where that lengthens a life.
+func (p *pulses) follow(origin lease.Origin) {
+	if p.origin == origin {
+		return
+	}
+	by := stamp(0)
+	if !p.origin.Zero.IsZero() {
+		by = stamp(origin.Zero.Sub(p.origin.Zero))
+	}
+	p.origin = origin
 	if by == 0 {
 		return
 	}
-	p.moved = moved
 	for _, known := range p.kept {
+		if known.foreign && by < 0 {
+			continue
+		}
 		for _, t := range []*stamp{&known.firstSeen, &known.lastSeen, &known.stateSince, &known.lastBeat, &known.savedSeen} {
 			if *t != 0 {
 				*t += by

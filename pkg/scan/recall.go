@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reaperd/reaperd/pkg/lease"
 	"github.com/reaperd/reaperd/pkg/store"
 )
 
@@ -19,9 +20,10 @@ const toldEnded = "ended "
 // recall takes in what was remembered before this daemon began. What it has
 // seen since, because that could not be read at once, is taken for the
 // continuation of it.
-func (p *pulses) recall(kept []store.Pulse) {
+func (p *pulses) recall(kept []store.Pulse, m moment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.follow(m.origin)
 	for i := range kept {
 		p.recallOne(&kept[i])
 	}
@@ -29,9 +31,10 @@ func (p *pulses) recall(kept []store.Pulse) {
 
 func (p *pulses) recallOne(was *store.Pulse) {
 	moved := *was
+	by, known := was.Origin.To(p.origin)
 	for _, t := range []*time.Time{&moved.FirstSeen, &moved.LastSeen, &moved.StateSince, &moved.LastBeat} {
 		if !t.IsZero() {
-			*t = t.Add(p.moved)
+			*t = t.Add(by)
 		}
 	}
 	was = &moved
@@ -43,6 +46,7 @@ func (p *pulses) recallOne(was *store.Pulse) {
 	if now == nil {
 		seen := stampOf(was.LastSeen)
 		now = &pulse{
+			foreign:   !known,
 			firstSeen: stampOf(was.FirstSeen), lastSeen: seen, savedSeen: seen,
 			stateSince: stampOf(was.StateSince), state: was.State, saved: true,
 			run: run{stampOf(was.UpSince), stampOf(was.Started), int32(was.Restarts)},
@@ -52,6 +56,7 @@ func (p *pulses) recallOne(was *store.Pulse) {
 			p.ids.note(was.ID, now)
 		}
 	} else {
+		now.foreign = now.foreign || !known
 		now.goOn(was)
 	}
 	now.lastBeat = max(now.lastBeat, stampOf(was.LastBeat))
@@ -89,7 +94,12 @@ func (p *pulses) unsaved(provider string) []store.Pulse {
 			continue
 		}
 		known.saved, known.savedSeen = true, known.lastSeen
+		origin := p.origin
+		if known.foreign {
+			origin = lease.Origin{}
+		}
 		fresh = append(fresh, store.Pulse{
+			Origin:   origin,
 			Provider: provider, ID: k.id, Revision: k.revision,
 			FirstSeen: known.firstSeen.time(), LastSeen: known.lastSeen.time(),
 			State: known.state, StateSince: known.stateSince.time(), LastBeat: known.lastBeat.time(),

@@ -74,3 +74,17 @@ func finite(f float64) float64 {
 	}
 	return f
 }
+
+// orNull keeps an empty text as NULL, which maybe reads.
+func orNull(s string) sql.NullString { return sql.NullString{String: s, Valid: s != ""} }
+
+type maybe struct{ s *string }
+
+func (m maybe) Scan(v any) error {
+	var s sql.NullString
+	if err := s.Scan(v); err != nil {
+		return err
+	}
+	*m.s = s.String
+	return nil
+}

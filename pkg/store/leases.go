@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	leaseColumns = `key, ttl, created, renewed, released, forgotten, changed_by`
+	leaseColumns = `key, ttl, created, renewed, released, forgotten, changed_by, boot, zero`
 	selectLeases = `SELECT ` + leaseColumns + ` FROM leases ORDER BY key`
 	deleteLease  = `DELETE FROM leases WHERE key = ?`
 )
@@ -17,7 +17,8 @@ const (
 var upsertLeases = upsert{
 	table: "leases", columns: leaseColumns, key: "key",
 	set: `ttl = excluded.ttl, created = excluded.created, renewed = excluded.renewed,
-			released = excluded.released, forgotten = excluded.forgotten, changed_by = excluded.changed_by`,
+			released = excluded.released, forgotten = excluded.forgotten, changed_by = excluded.changed_by,
+			boot = excluded.boot, zero = excluded.zero`,
 }
 
 // Leases gives all leases by key, also those that are over.
@@ -30,7 +31,7 @@ func (s *Store) Leases(ctx context.Context) ([]lease.Lease, error) {
 		}
 		all, err = collect(rows, func(rows *sql.Rows, l *lease.Lease) error {
 			return rows.Scan(&l.Key, &l.TTL, instant{&l.Created}, instant{&l.Renewed},
-				instant{&l.Released}, instant{&l.Forgotten}, &l.By)
+				instant{&l.Released}, instant{&l.Forgotten}, &l.By, maybe{&l.Origin.Boot}, instant{&l.Origin.Zero})
 		})
 		return err
 	})
@@ -50,7 +51,7 @@ func (s *Store) SaveLeases(ctx context.Context, ls []lease.Lease) error {
 
 func appendLease(args []any, l *lease.Lease) []any {
 	return append(args, l.Key, int64(l.TTL), nanos(l.Created), nanos(l.Renewed),
-		nanos(l.Released), nanos(l.Forgotten), l.By)
+		nanos(l.Released), nanos(l.Forgotten), l.By, orNull(l.Origin.Boot), nanos(l.Origin.Zero))
 }
 
 // DeleteLeases deletes the leases of those keys: all of them or, with an error,

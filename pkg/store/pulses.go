@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/reaperd/reaperd/pkg/lease"
 	"github.com/reaperd/reaperd/pkg/providers"
 )
 
@@ -23,18 +24,21 @@ type Pulse struct {
 	// often it had restarted it by itself, and since when it ran.
 	Restarts int
 	Started  time.Time
+	// Origin is of what the times of reaperd's own are.
+	Origin lease.Origin
 	// Told is what was already counted and logged of it.
 	Told []string
 }
 
-const pulseColumns = `provider, id, revision, first_seen, last_seen, state, state_since, up_since, last_beat, restarts, started, told`
+const pulseColumns = `provider, id, revision, first_seen, last_seen, state, state_since, up_since, last_beat, restarts, started, boot, zero, told`
 
 var upsertPulses = upsert{
 	table: "pulses", columns: pulseColumns, key: "provider, id, revision",
 	set: `first_seen = excluded.first_seen, last_seen = excluded.last_seen,
 			state = excluded.state, state_since = excluded.state_since,
 			up_since = excluded.up_since, last_beat = excluded.last_beat,
-			restarts = excluded.restarts, started = excluded.started, told = excluded.told`,
+			restarts = excluded.restarts, started = excluded.started,
+			boot = excluded.boot, zero = excluded.zero, told = excluded.told`,
 }
 
 // Pulses gives what is remembered of a provider's sandboxes, by id.
@@ -55,7 +59,7 @@ func (s *Store) Pulses(ctx context.Context, provider string) ([]Pulse, error) {
 func scanPulse(rows *sql.Rows, p *Pulse) error {
 	return rows.Scan(&p.Provider, &p.ID, &p.Revision, instant{&p.FirstSeen}, instant{&p.LastSeen},
 		&p.State, instant{&p.StateSince}, instant{&p.UpSince}, instant{&p.LastBeat},
-		&p.Restarts, instant{&p.Started}, fromJSON[[]string]{&p.Told})
+		&p.Restarts, instant{&p.Started}, maybe{&p.Origin.Boot}, instant{&p.Origin.Zero}, fromJSON[[]string]{&p.Told})
 }
 
 // SavePulses writes pulses, over those of the same provider, id and revision:
@@ -73,7 +77,7 @@ func (s *Store) SavePulses(ctx context.Context, ps []Pulse) error {
 func appendPulse(args []any, p *Pulse) []any {
 	return append(args, p.Provider, p.ID, p.Revision, nanos(p.FirstSeen), nanos(p.LastSeen),
 		string(p.State), nanos(p.StateSince), nanos(p.UpSince), nanos(p.LastBeat),
-		p.Restarts, nanos(p.Started), asJSON(p.Told, len(p.Told) == 0))
+		p.Restarts, nanos(p.Started), orNull(p.Origin.Boot), nanos(p.Origin.Zero), asJSON(p.Told, len(p.Told) == 0))
 }
 
 // PrunePulses forgets the pulses that were last seen before that time, and

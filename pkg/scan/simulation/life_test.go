@@ -61,7 +61,6 @@ func (w *world) start(number int, book *rulebook, disk *disk) *life {
 		outages: map[string]bool{}, heard: w.clock.Boot(), looks: map[string]time.Duration{}, ailing: map[string]*ailment{},
 		ahead: map[string]time.Duration{},
 	}
-	w.judge.begun(l.began)
 	set := l.settings(book)
 	l.loop = scan.New(scan.Options{
 		Settings: set, Clock: w.clock, Tick: w.scale.tick, Steady: true, Log: l.logger(), Memory: &memory{disk, l},
@@ -134,7 +133,6 @@ func (l *life) crash(why string) {
 		return
 	}
 	l.dead = true
-	l.judge.lifeEnded = l.clock.Boot()
 	l.story.tell("the daemon crashes (%s)", why)
 	l.judge.ended(l, false)
 	l.end()
@@ -151,7 +149,6 @@ func (l *life) close() {
 		return // it crashed while it ended
 	}
 	l.dead = true
-	l.judge.lifeEnded = l.clock.Boot()
 	l.story.tell("the daemon ended")
 	l.judge.ended(l, true)
 }

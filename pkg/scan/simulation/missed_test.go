@@ -19,14 +19,13 @@ func (o *oracle) strict(l *life, b *box, disk *disk) basis {
 	sb, now := b.sandbox, o.clock.Boot()
 	k := basis{heard: o.stamp(o.upset+2*o.scale.tick, now), lease: o.tenant(sb.Tags[tagLease], now, now)}
 	if b.kept.first != never {
-		k.first = o.ownStamp(b.kept.first, o.clock.wallAt(b.kept.first), now, time.Time.After)
+		k.first = o.stamp(b.kept.first, now)
 		if sb.Restarts > 0 { // it knows of a run what it saw of it
 			k.run = b.kept.began
 		}
 	}
 	if b.kept.state == sb.State {
-		since := max(b.kept.since, b.entered())
-		k.since = o.ownStamp(since, o.clock.wallAt(since), now, time.Time.After)
+		k.since = o.stamp(max(b.kept.since, b.entered()), now)
 	}
 	if len(b.beats) > 0 {
 		k.beat = o.stamp(b.tried, now)

@@ -18,14 +18,9 @@ type oracle struct {
 	upset time.Duration
 	// diskIll says that the state failed at some time of the story.
 	diskIll bool
-	// steppedAt is when the clock was last set, lifeEnded when the last daemon
-	// ended. unfollowed says that the state may hold stamps of a clock that was
-	// set since, with nobody there to have them follow.
-	steppedAt, lifeEnded time.Duration
-	unfollowed           bool
-	firsts               map[*place][]first
-	problem              *problem
-	checked              figures
+	firsts  map[*place][]first
+	problem *problem
+	checked figures
 }
 
 // bookmark is the policies from a moment on.
@@ -149,11 +144,11 @@ func (o *oracle) dueWithin(l *life, book *rulebook, b *box, from, to time.Durati
 // What it stamped itself is true to within what it bears of a wrong clock.
 func (o *oracle) lenient(l *life, b *box, sb providers.Sandbox, heard, now time.Duration) basis {
 	k := basis{
-		first: o.ownStamp(b.shown.first, b.shown.wallFirst, now, time.Time.Before), beat: o.stamp(b.lastBeat(heard), now), lease: o.tenant(sb.Tags[tagLease], heard, now),
+		first: o.stamp(b.shown.first, now), beat: o.stamp(b.lastBeat(heard), now), lease: o.tenant(sb.Tags[tagLease], heard, now),
 		slack: 3*o.scale.tick + maxSkew,
 	}
 	if b.shown.state == sb.State {
-		k.since = o.ownStamp(b.shown.since, b.shown.wallSince, now, time.Time.Before)
+		k.since = o.stamp(b.shown.since, now)
 	}
 	if len(l.outages) == 0 {
 		k.heard = o.stamp(o.listening(l), now)
@@ -166,26 +161,6 @@ func (o *oracle) lenient(l *life, b *box, sb providers.Sandbox, heard, now time.
 	k.ahead, _ = l.measured(b.place)
 	k.skewed = k.ahead.Abs() > maxSkew
 	return k
-}
-
-// ownStamp is what the daemon's stamp of a true time is now, or may be: the one
-// that is rather.
-func (o *oracle) ownStamp(at time.Duration, wall time.Time, now time.Duration, rather func(a, b time.Time) bool) time.Time {
-	if wall.IsZero() {
-		return wall
-	}
-	followed := o.stamp(at, now)
-	if o.unfollowed && rather(wall, followed) {
-		return wall
-	}
-	return followed
-}
-
-// begun notes that a daemon begins.
-func (o *oracle) begun(now time.Duration) {
-	if o.steppedAt > 0 && (o.steppedAt > o.lifeEnded-5*o.scale.tick || o.diskIll) && o.steppedAt <= now {
-		o.unfollowed = true
-	}
 }
 
 // stamp is what the wall clock would have shown at a true time, were it always

@@ -72,14 +72,7 @@ func (d *driver) stepClock() {
 		}
 	}
 	d.clock.adjust(by)
-	if by > 7*day { // who is not in the next list is forgotten
-		for _, p := range d.places {
-			for _, b := range p.recent {
-				b.kept = kept{first: never, since: never}
-			}
-		}
-	}
-	d.judge.upset, d.judge.steppedAt = d.clock.Boot(), d.clock.Boot()
+	d.judge.upset = d.clock.Boot()
 	d.story.tell("the wall clock is stepped by %s, and is now wrong by %s", by, d.clock.wrong())
 	if d.clock.wrong() != 0 { // a wrong clock costs much to tell
 		d.after(d.between(time.Second, min(2*d.scale.unit, longestTrouble)), func() {

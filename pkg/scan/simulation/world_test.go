@@ -88,12 +88,11 @@ type version struct {
 	providers.Sandbox
 }
 
-// shown is when the daemon could first know of what counts from first seen: in
-// true time, and by the wall clock of that moment.
+// shown is when the daemon could first know of what counts from first seen, in
+// true time; negative while it could not.
 type shown struct {
-	first, since         time.Duration // the sandbox; the state
-	wallFirst, wallSince time.Time
-	state                providers.State
+	first, since time.Duration // the sandbox; the state
+	state        providers.State
 }
 
 // kept is since when the daemon's memory surely has it, in true time; negative
@@ -130,7 +129,8 @@ func (p *place) stamp(at time.Duration) time.Time { return epoch.Add(at + p.trai
 func (p *place) bear(id string, sb providers.Sandbox, why string) *box {
 	now := p.clock.Boot()
 	p.births++
-	b := &box{place: p, id: id, revision: "r" + strconv.Itoa(p.births), alive: true, born: now, kept: kept{first: never, since: never}, tried: never}
+	b := &box{place: p, id: id, revision: "r" + strconv.Itoa(p.births), alive: true, born: now, kept: kept{first: never, since: never},
+		shown: shown{first: never, since: never}, tried: never}
 	sb.Ref, sb.Kind, sb.Revision, sb.Name = providers.Ref{Provider: p.name, ID: id}, simKind, b.revision, "name-"+id
 	b.sandbox = sb
 	b.versions = []version{{now, sb}}
@@ -234,18 +234,12 @@ func (b *box) entered() time.Duration {
 // see notes that the daemon was shown the sandbox in this state just now.
 func (b *box) see(l *life, sb providers.Sandbox) {
 	b.seenBy = l
-	s, now, wall := &b.shown, b.clock.Boot(), b.clock.Now()
-	if s.wallFirst.IsZero() {
-		s.first, s.wallFirst = now, wall
+	s, now := &b.shown, b.clock.Boot()
+	if s.first == never {
+		s.first = now
 	}
 	if sb.State != s.state && sb.State != providers.StateUnknown {
-		s.state, s.since, s.wallSince = sb.State, now, wall
-	}
-	if wall.Before(s.wallFirst) {
-		s.wallFirst = wall
-	}
-	if wall.Before(s.wallSince) {
-		s.wallSince = wall
+		s.state, s.since = sb.State, now
 	}
 }
 
