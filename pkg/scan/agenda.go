@@ -44,20 +44,14 @@ func (d *deadlines) Pop() any {
 	return last
 }
 
-// begin takes up the plan of a list and what was done about it at once. Those
-// due that were not tried are judged again at later, if that is not zero.
-func (a *agenda) begin(plan policy.Plan, results []Result, r *retries, later, now time.Time) {
+// begin takes up the plan of a list. What is due in it is for reclaimAll.
+func (a *agenda) begin(plan policy.Plan) {
 	*a = agenda{known: true, plan: plan, done: map[int]bool{}}
-	at := map[pulseKey]int{}
 	for i := range plan.Items {
-		it := &plan.Items[i]
-		if it.Decision.Verdict == policy.Reclaim {
-			at[keyOf(&it.Facts.Sandbox)] = i
-			continue
+		if it := &plan.Items[i]; it.Decision.Verdict != policy.Reclaim {
+			a.remind(i, it.Decision.Next)
 		}
-		a.remind(i, it.Decision.Next)
 	}
-	a.note(results, at, r, later, now)
 }
 
 // put takes in an item as it was looked at since the list.
@@ -127,24 +121,19 @@ func (a *agenda) remind(item int, at time.Time) {
 	}
 }
 
-// note takes in what became of the due items, given by where they stand in the
-// plan. One without a result was not tried, and waits for its next try, or
-// until later.
-func (a *agenda) note(results []Result, at map[pulseKey]int, r *retries, later, now time.Time) {
+// note takes in what became of due items.
+func (a *agenda) note(results []Result, r *retries) {
 	a.results = append(a.results, results...)
 	for _, res := range results {
-		sb := res.Item.Facts.Sandbox
-		k := keyOf(&sb)
-		i, known := at[k]
+		i, known := a.at(&res.Item)
 		if !known {
 			continue
 		}
-		delete(at, k)
 		switch res.Outcome {
 		case OutcomeReclaimed, OutcomeGone:
 			a.done[i] = true
 		case OutcomeFailed, OutcomeStuck:
-			a.remind(i, r.next(sb))
+			a.remind(i, r.next(res.Item.Facts.Sandbox))
 		case OutcomeHeld:
 			a.remind(i, res.next)
 		case OutcomeSpared:
@@ -152,8 +141,17 @@ func (a *agenda) note(results []Result, at map[pulseKey]int, r *retries, later, 
 			a.remind(i, res.next)
 		}
 	}
-	for _, i := range at {
-		again := r.next(a.plan.Items[i].Facts.Sandbox)
+}
+
+// postpone has due items that were not tried judged again at their next try, and
+// not before later.
+func (a *agenda) postpone(items []policy.Item, r *retries, later, now time.Time) {
+	for k := range items {
+		i, known := a.at(&items[k])
+		if !known {
+			continue
+		}
+		again := r.next(items[k].Facts.Sandbox)
 		if again.Before(later) {
 			again = later
 		}
@@ -161,6 +159,15 @@ func (a *agenda) note(results []Result, at map[pulseKey]int, r *retries, later, 
 			a.remind(i, again)
 		}
 	}
+}
+
+// at is where an item stands in the plan, if the same sandbox does.
+func (a *agenda) at(it *policy.Item) (i int, known bool) {
+	if !a.known {
+		return 0, false
+	}
+	i, known = a.find(it.Facts.ID)
+	return i, known && a.plan.Items[i].Facts.Revision == it.Facts.Revision
 }
 
 // next is when something wants attention; zero: nothing does.
@@ -171,28 +178,26 @@ func (a *agenda) next() time.Time {
 	return a.queue[0].at
 }
 
-// due gives the items whose moment has come and that are to be reclaimed, and
-// where they stand in the plan.
-func (a *agenda) due(judge func(*policy.Facts, moment) policy.Decision, p *pulses, m moment) ([]policy.Item, map[pulseKey]int) {
+// due gives the items whose moment has come and that are to be reclaimed.
+func (a *agenda) due(judge func(*policy.Facts, moment) policy.Decision, p *pulses, m moment) []policy.Item {
 	var due policy.Plan
-	at := map[pulseKey]int{}
+	seen := map[int]bool{}
 	for len(a.queue) > 0 && !a.queue[0].at.After(m.now) {
 		i := heap.Pop(&a.queue).(deadline).item
 		it := &a.plan.Items[i]
-		k := keyOf(&it.Facts.Sandbox)
-		if _, twice := at[k]; twice || a.done[i] || k.id == "" {
+		if seen[i] || a.done[i] || it.Facts.ID == "" {
 			continue
 		}
+		seen[i] = true
 		p.again(&it.Facts, m)
 		it.Decision = judge(&it.Facts, m)
 		if it.Decision.Verdict == policy.Reclaim {
-			at[k] = i
 			due.Items = append(due.Items, *it)
 			continue
 		}
 		a.remind(i, it.Decision.Next)
 	}
-	return due.Reclaim(), at
+	return due.Reclaim()
 }
 
 // Wake acts on what fell due since the last list, without another list: every
@@ -200,11 +205,8 @@ func (a *agenda) due(judge func(*policy.Facts, moment) policy.Decision, p *pulse
 // is that of the last list as it stands now.
 func (s *Scanner) Wake(ctx context.Context) Report {
 	m := s.moment()
-	due, at := s.agenda.due(s.judge, s.pulses, m)
 	r := Report{Provider: s.target.Name}
-	var later time.Time
-	r.Results, later = s.reclaimAll(ctx, s.agenda.plan, due, m)
-	s.agenda.note(r.Results, at, s.retries, later, s.clock.Now())
+	r.Results = s.reclaimAll(ctx, s.agenda.plan, s.agenda.due(s.judge, s.pulses, m), m)
 	s.metrics.reclaimed(s, s.agenda.plan, s.agenda.results)
 	if len(r.Results) > 0 {
 		r.Plan = s.agenda.current()

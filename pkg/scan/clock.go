@@ -63,12 +63,13 @@ const (
 	elapsed             // the time
 	poked               // somebody who wants a scan
 	stirred             // somebody who knows of a change
+	landed              // a reclaim that is over
 )
 
 // waitUntil waits for the wall clock to reach at. A wall clock that is set
 // back meanwhile makes it wait no more than late longer than it seemed at
 // first.
-func waitUntil(ctx context.Context, c Clock, at time.Time, late time.Duration, poke, stir <-chan struct{}) wake {
+func waitUntil(ctx context.Context, c Clock, at time.Time, late time.Duration, rouse rousers) wake {
 	most := at.Sub(c.Now()) + late
 	for {
 		left := min(at.Sub(c.Now()), most)
@@ -79,24 +80,29 @@ func waitUntil(ctx context.Context, c Clock, at time.Time, late time.Duration, p
 			return elapsed
 		}
 		step := min(left, longest(c))
-		if w := wait(ctx, c, step, poke, stir); w != elapsed {
+		if w := wait(ctx, c, step, rouse); w != elapsed {
 			return w
 		}
 		most -= step
 	}
 }
 
-// wait waits for d, or for what comes first. A nil channel is not waited for.
-func wait(ctx context.Context, c Clock, d time.Duration, poke, stir <-chan struct{}) wake {
+// rousers end a wait early. A nil channel does not.
+type rousers struct{ poke, stir, land <-chan struct{} }
+
+// wait waits for d, or for what comes first.
+func wait(ctx context.Context, c Clock, d time.Duration, rouse rousers) wake {
 	passed, giveUp := c.After(d)
 	defer giveUp()
 	select {
 	case <-ctx.Done():
 		return ended
-	case <-poke:
+	case <-rouse.poke:
 		return poked
-	case <-stir:
+	case <-rouse.stir:
 		return stirred
+	case <-rouse.land:
+		return landed
 	case <-passed:
 		return elapsed
 	}

@@ -111,7 +111,7 @@ func (s *Scanner) follow(ctx context.Context, w providers.Watcher) {
 			broken = true
 			s.log.Info("the provider's events broke off: until they are back, its lists tell of changes", zap.Error(err))
 		}
-		if wait(ctx, s.clock, pauses.NextBackOff(), nil, nil) != elapsed {
+		if wait(ctx, s.clock, pauses.NextBackOff(), rousers{}) != elapsed {
 			return
 		}
 	}

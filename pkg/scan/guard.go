@@ -199,7 +199,7 @@ func (g *guard) watch(ctx context.Context, back func()) {
 	g.mu.Lock()
 	g.watching = true
 	g.mu.Unlock()
-	for seen := g.interruptions(); wait(ctx, g.clock, g.tick, nil, nil) == elapsed; {
+	for seen := g.interruptions(); wait(ctx, g.clock, g.tick, rousers{}) == elapsed; {
 		g.look()
 		if n := g.interruptions(); n != seen {
 			seen = n

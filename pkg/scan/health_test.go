@@ -319,3 +319,37 @@ func TestEventsDoNotStandInForAList(t *testing.T) {
 		r.want(0, "provider_up")
 	})
 }
+
+// One that takes its time to end delays nobody else: what falls due meanwhile
+// goes at its own deadline, and the lists go on.
+func TestOneThatIsSlowToEndDelaysNobody(t *testing.T) {
+	bubble(t, setup{schedule: "@every 10s", change: func(_ int, t *scan.Target) { t.Parallel = 2 }}, func(t *testing.T, r *rig) {
+		r.mem.Put(r.up("slow", 5*time.Hour))
+		r.mem.Put(r.up("soon", 4*time.Hour-5*time.Second))
+		r.mem.Put(r.up("later", 4*time.Hour-25*time.Second))
+		var slow atomic.Bool
+		slow.Store(true)
+		r.mem.Inject(fake.Faults{Stop: func(ctx context.Context, id string) error {
+			if id == "slow" && slow.Load() {
+				return hang(ctx)
+			}
+			return nil
+		}})
+		stop := r.run()
+		pass(26 * time.Second)
+		equal(t, "left", ids(t, r.mem), "slow")
+		late, n, _ := r.sample("reclaim_lateness_seconds")
+		if n != 2 || late > 0.1 {
+			t.Errorf("%d late by %v s", n, late)
+		}
+		if n := r.mem.Calls("list"); n < 3 {
+			t.Errorf("%d lists", n)
+		}
+		equal(t, "stops", r.mem.Calls("stop"), 3) // and none twice at once
+		slow.Store(false)
+		pass(2 * time.Minute)
+		equal(t, "left", ids(t, r.mem), "")
+		r.want(3, "reclaims_total", "outcome=reclaimed")
+		stop()
+	})
+}

@@ -132,7 +132,7 @@ func (h Heartbeats) count(err error) {
 // crash costs a second of it, for which the blindness of the next start makes
 // up.
 func (l *Loop) keepHeard(ctx context.Context) {
-	for wait(ctx, l.clock, l.guard.tick, nil, nil) == elapsed {
+	for wait(ctx, l.clock, l.guard.tick, rousers{}) == elapsed {
 		l.saveHeard(ctx)
 	}
 }

@@ -23,7 +23,7 @@ func (l *Loop) scanner(t Target, set Settings) *Scanner {
 	s := &Scanner{
 		name: t.Name, kind: t.Kind, steady: l.steady, clock: l.clock, guard: l.guard, metrics: l.metrics, claims: l.claims, keeper: l.keeper,
 		log:    l.log.Named("scan").With(zap.String("provider", t.Name)),
-		pulses: newPulses(l.leases), doors: newDoors(), brake: newBrake(set.Brake), suspects: map[pulseKey]cause{}, news: newNews(), saving: newTurn(),
+		pulses: newPulses(l.leases), doors: newDoors(), brake: newBrake(set.Brake), suspects: map[pulseKey]cause{}, news: newNews(), saving: newTurn(), flights: newFlights(),
 		poke: make(chan struct{}, 1), over: make(chan struct{}),
 	}
 	s.take(renewal{t, set.Policies, set.Attempts, set.Brake})
@@ -76,13 +76,15 @@ func (s *Scanner) renewing() bool {
 }
 
 func (s *Scanner) takePending() {
+	if !s.renewing() {
+		return
+	}
+	s.flights.wait() // what is under way is so by what is about to be replaced
 	s.mu.Lock()
 	r := s.pending
 	s.pending = nil
 	s.mu.Unlock()
-	if r != nil {
-		s.take(*r)
-	}
+	s.take(*r)
 }
 
 // startLane runs a lane until ctx or the scanner's own cancel ends it. l.mu is
@@ -119,7 +121,13 @@ func (l *Loop) has(name string) bool {
 // lane scans one provider until ctx ends, and follows its events meanwhile.
 func (l *Loop) lane(ctx context.Context, s *Scanner) {
 	place, unwatch := 0, func() {}
-	defer func() { unwatch() }()
+	defer func() {
+		unwatch()
+		if r := s.settled(Report{Provider: s.name}); len(r.Results) > 0 {
+			l.report(r)
+		}
+		s.save(ctx)
+	}()
 	for ctx.Err() == nil {
 		select {
 		case <-s.poke: // this scan is what was asked for
@@ -134,7 +142,8 @@ func (l *Loop) lane(ctx context.Context, s *Scanner) {
 		began := l.clock.Now()
 		s.recall(ctx)
 		s.verify(ctx)
-		r := s.Cycle(ctx)
+		r := s.cycle(ctx)
+		s.count(ctx, r, began)
 		l.report(r)
 		s.save(ctx)
 		now := l.clock.Now()
@@ -159,10 +168,12 @@ func (l *Loop) rest(ctx context.Context, s *Scanner, tick time.Time) {
 		}
 		var r Report
 		var woken time.Time
-		switch waitUntil(ctx, l.clock, at, s.target.Schedule.late(), s.poke, s.news.stir) {
+		switch waitUntil(ctx, l.clock, at, s.target.Schedule.late(), rousers{s.poke, s.news.stir, s.flights.landed}) {
 		case stirred:
-			if wait(ctx, l.clock, eventPause, s.poke, nil) != elapsed {
-				return
+			if pause := min(eventPause, at.Sub(l.clock.Now())); pause > 0 {
+				if w := wait(ctx, l.clock, pause, rousers{poke: s.poke}); w != elapsed {
+					return
+				}
 			}
 			woken = l.clock.Now()
 			if woken.Before(now) {
@@ -172,6 +183,9 @@ func (l *Loop) rest(ctx context.Context, s *Scanner, tick time.Time) {
 			if r, relist = s.attend(ctx); relist {
 				return
 			}
+		case landed:
+			woken = l.clock.Now()
+			r = s.Landed()
 		case elapsed:
 			woken = l.clock.Now()
 			if !early || woken.Before(at) || woken.Before(now) {

@@ -141,7 +141,12 @@ func (l *Loop) scanAll() {
 // in the order of the configuration.
 func (l *Loop) Once(ctx context.Context) []Report {
 	l.identify(ctx)
-	return l.reports(func(s *Scanner) Report { return s.Cycle(ctx) })
+	return l.reports(func(s *Scanner) Report {
+		began := l.clock.Now()
+		r := s.settled(s.cycle(ctx))
+		s.count(ctx, r, began)
+		return r
+	})
 }
 
 // Look is Once without the reclaiming.

@@ -155,7 +155,7 @@ func (k *keeper) pruneDaily(ctx context.Context, b *lease.Book) {
 	if k == nil {
 		return
 	}
-	for at := k.clock.Now().Add(firstPrune); waitUntil(ctx, k.clock, at, 0, nil, nil) == elapsed; at = k.clock.Now().Add(nextPrune) {
+	for at := k.clock.Now().Add(firstPrune); waitUntil(ctx, k.clock, at, 0, rousers{}) == elapsed; at = k.clock.Now().Add(nextPrune) {
 		k.prune(ctx, b)
 	}
 }

@@ -195,12 +195,12 @@ func (m *Metrics) reclaimed(s *Scanner, plan policy.Plan, results []Result) {
 	m.inventory.set(s, plan, results)
 }
 
-func (m *Metrics) cycled(r Report, took time.Duration) {
+func (m *Metrics) cycled(r Report, failed bool, took time.Duration) {
 	result := scanSuccess
 	switch {
 	case r.Err != nil:
 		result = scanError
-	case !r.Clean():
+	case failed:
 		result = scanPartial
 	}
 	m.scans.WithLabelValues(r.Provider, result).Inc()

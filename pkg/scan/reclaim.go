@@ -233,7 +233,7 @@ func (s *Scanner) prove(ctx context.Context, sb providers.Sandbox, action provid
 		if !s.clock.Now().Before(until) {
 			return err
 		}
-		wait(ctx, s.clock, pause, nil, nil)
+		wait(ctx, s.clock, pause, rousers{})
 		pause = min(2*pause, time.Second)
 	}
 }

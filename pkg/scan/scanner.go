@@ -18,7 +18,7 @@ import (
 )
 
 // Scanner owns one provider's inventory: it lists it, judges it and reclaims
-// what is due. Its Look and Cycle are not for concurrent use.
+// what is due. It is not for concurrent use.
 type Scanner struct {
 	name, kind string
 	steady     bool // the pauses between tries have no jitter
@@ -38,6 +38,7 @@ type Scanner struct {
 	health   health
 	guard    *guard
 	agenda   agenda
+	flights  *flights
 	news     *news
 	keeper   *keeper
 	saving   turn
@@ -46,6 +47,7 @@ type Scanner struct {
 	identified bool
 	duplicate  error       // why it was refused, until it says that it is another place
 	unreadable int         // of the last list
+	failed     bool        // a reclaim did since the last cycle was counted
 	skewed     bool        // whether its clock was too far from ours, for logging on change only
 	recalled   atomic.Bool // what is remembered of before was loaded
 	down       bool        // whether the last look failed, for logging on change only
@@ -199,24 +201,29 @@ func (s *Scanner) tell(plan policy.Plan) {
 	}
 }
 
-// Cycle looks once and reclaims what is due: the whole of what the daemon does
-// at a tick. When ctx ends it finishes what it began and begins nothing more.
-func (s *Scanner) Cycle(ctx context.Context) Report {
-	began := s.clock.Now()
+// cycle looks once and reclaims what is due: the whole of what the daemon does
+// at a tick. What takes its time goes on when it returns. When ctx ends it
+// begins nothing more.
+func (s *Scanner) cycle(ctx context.Context) Report {
 	r := Report{Provider: s.target.Name}
 	r.Plan, r.Err = s.Look(ctx)
 	if r.Err == nil {
 		r.Results = s.settle(ctx, r.Plan)
-		results, later := s.reclaimAll(ctx, r.Plan, r.Plan.Reclaim(), s.moment())
-		r.Results = append(r.Results, results...)
-		s.agenda.begin(r.Plan, r.Results, s.retries, later, s.clock.Now())
-		s.metrics.reclaimed(s, r.Plan, r.Results)
+		s.agenda.begin(r.Plan)
+		s.agenda.note(r.Results, s.retries)
+		r.Results = append(r.Results, s.reclaimAll(ctx, r.Plan, r.Plan.Reclaim(), s.moment())...)
+		s.metrics.reclaimed(s, s.agenda.plan, s.agenda.results)
 	}
+	return r
+}
+
+// count counts a cycle. What failed since the one before counts with it.
+func (s *Scanner) count(ctx context.Context, r Report, began time.Time) {
 	if r.Err == nil || ctx.Err() == nil {
-		s.metrics.cycled(r, s.clock.Now().Sub(began))
+		s.metrics.cycled(r, !r.Clean() || s.failed, s.clock.Now().Sub(began))
+		s.failed = false
 	}
 	s.tellScanned(r, began)
-	return r
 }
 
 // tellScanned logs a scan that did something.
@@ -227,35 +234,72 @@ func (s *Scanner) tellScanned(r Report, began time.Time) {
 	}
 }
 
-// reclaimAll takes what is due, not waiting for its next try and not held,
-// through the door. plan is the inventory that it is from. Once a reload came
-// or the provider turned out to be unfit no more are begun; those not begun
-// are to be judged again at later, if that is not zero.
-func (s *Scanner) reclaimAll(ctx context.Context, plan policy.Plan, due []policy.Item, m moment) (results []Result, later time.Time) {
+// reclaimAll takes what is due, not under way, not waiting for its next try and
+// not held, through the door. plan is the inventory that it is from. Once a
+// reload came or the provider turned out to be unfit no more are begun. It gives
+// what is over by when it returns; the agenda knows of all.
+func (s *Scanner) reclaimAll(ctx context.Context, plan policy.Plan, due []policy.Item, m moment) []Result {
+	var waiting []policy.Item
 	due = slices.DeleteFunc(due, func(it policy.Item) bool {
-		return !s.retries.ready(it.Facts.Sandbox, m.now) || s.orphaned(it.Facts.Sandbox)
+		sb := it.Facts.Sandbox
+		ready := s.retries.ready(sb, m.now) && !s.orphaned(sb)
+		if !ready {
+			waiting = append(waiting, it)
+		}
+		return !ready || s.flights.under(keyOf(&sb))
 	})
+	s.agenda.postpone(waiting, s.retries, time.Time{}, m.now)
 	due, holds := s.distrust(due, m)
 	due, braked := s.brake.admit(due, plan, m.now)
-	results = s.hold(append(holds, braked...), m.now)
+	held := s.hold(append(holds, braked...), m.now)
+	s.agenda.note(held, s.retries)
 	if len(due) == 0 {
-		return results, time.Time{}
+		return held
 	}
 	if later, fit := s.fit(ctx, len(due)); !fit {
-		return results, later
+		s.agenda.postpone(due, s.retries, later, s.clock.Now())
+		return held
 	}
-	var mu sync.Mutex
-	s.each(ctx, due, func(ctx context.Context, it policy.Item) {
+	over := s.flights.launch(ctx, max(s.target.Parallel, 1), due, func(ctx context.Context, it policy.Item) flight {
 		if s.renewing() || s.unfit() {
-			return // it is judged anew
+			return flight{Result: Result{Item: it}} // it is judged anew
 		}
-		r := s.reclaim(ctx, it)
-		mu.Lock()
-		defer mu.Unlock()
-		results = append(results, r)
+		return flight{s.reclaim(ctx, it), true}
 	})
-	later, _ = s.health.resting(s.clock.Now())
-	return results, later
+	wait(context.WithoutCancel(ctx), s.clock, patience, rousers{poke: over})
+	return append(held, s.collect()...)
+}
+
+// collect takes what came of the reclaims that are over.
+func (s *Scanner) collect() []Result {
+	results, unbegun := s.flights.take()
+	s.failed = s.failed || !Report{Results: results}.Clean()
+	s.agenda.note(results, s.retries)
+	now := s.clock.Now()
+	later, _ := s.health.resting(now)
+	s.agenda.postpone(unbegun, s.retries, later, now)
+	return results
+}
+
+// Landed takes in what came of reclaims that took their time.
+func (s *Scanner) Landed() Report {
+	began := s.clock.Now()
+	r := Report{Provider: s.name, Results: s.collect()}
+	if s.agenda.known {
+		s.metrics.reclaimed(s, s.agenda.plan, s.agenda.results)
+	}
+	if len(r.Results) > 0 {
+		r.Plan = s.agenda.current()
+	}
+	s.tellScanned(r, began)
+	return r
+}
+
+// settled waits for all that is under way, and adds it to a report.
+func (s *Scanner) settled(r Report) Report {
+	s.flights.wait()
+	r.Results = append(r.Results, s.Landed().Results...)
+	return r
 }
 
 // hold records what is held, each once.
