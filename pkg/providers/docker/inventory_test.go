@@ -240,15 +240,6 @@ func TestAListThatFailsGivesNothing(t *testing.T) {
 			}
 		})
 	}
-	t.Run("an inspect outlasts it", func(t *testing.T) {
-		p := openAt(t, proxy.Host())
-		proxy.Hook(on("GET", id+"/json", enginetest.Hold))
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		defer cancel()
-		if all, err := p.List(ctx); all != nil || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("List gave %v, %v", all, err)
-		}
-	})
 }
 
 func TestGetTakesFullIDsOnly(t *testing.T) {
