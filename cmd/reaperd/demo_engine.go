@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -29,6 +30,9 @@ func findDemoEngine(ctx context.Context, env environment) (engine demoEngine, wi
 	address, err := docker.Find(env.getenv)
 	if err != nil {
 		return demoEngine{}, "no Docker engine was found"
+	}
+	if !strings.HasPrefix(address, "unix://") && (address != env.getenv("DOCKER_HOST") || strings.HasPrefix(address, "ssh://")) {
+		return demoEngine{}, "the engine at " + address + " is not on this machine"
 	}
 	if static, err := isStatic("/proc/self/exe"); err != nil || !static {
 		return demoEngine{}, "this binary is not static and would not run in a container; make build makes one that does"

@@ -1,13 +1,13 @@
 package docker
 
-// Find gives the engine's address as a provider without a `host` would find it:
-// DOCKER_HOST, else the first usual socket that exists. Without one it gives an
-// error that names every place tried.
+// Find gives the engine's address as a provider without settings would find it,
+// or an error that names every place tried.
 func Find(getenv func(string) string) (address string, err error) {
 	env := hostEnvironment()
 	env.getenv = getenv
-	if address, origin := env.explicit(""); address != "" {
-		return address, checkAddress(address, origin)
+	p, err := env.chosen(Settings{})
+	if err == nil && p.address == "" {
+		p, err = env.search(Settings{})
 	}
-	return env.search()
+	return p.address, err
 }

@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,12 @@ import (
 	"github.com/reaperd/reaperd/pkg/providers/providertest"
 )
 
-func TestMain(m *testing.M) { enginetest.Main(m) }
+func TestMain(m *testing.M) {
+	if socket := os.Getenv("DOCKERTEST_STDIO"); socket != "" {
+		os.Exit(dialStdio(socket))
+	}
+	enginetest.Main(m)
+}
 
 func TestConformance(t *testing.T) {
 	e := enginetest.Shared(t)
@@ -42,7 +48,12 @@ func within(t *testing.T) context.Context {
 // openAt gives a provider as the daemon would have it.
 func openAt(t *testing.T, host string) *Provider {
 	t.Helper()
-	p, err := Kind().New("engine", &Settings{Host: host})
+	return openBy(t, Settings{Host: host})
+}
+
+func openBy(t *testing.T, s Settings) *Provider {
+	t.Helper()
+	p, err := Kind().New("engine", &s)
 	if err != nil {
 		t.Fatal(err)
 	}

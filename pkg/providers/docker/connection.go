@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"github.com/docker/docker/api/types/events"
 	"github.com/docker/docker/api/types/system"
 	"github.com/docker/docker/client"
-	"github.com/docker/go-connections/tlsconfig"
 
 	"github.com/reaperd/reaperd/pkg/providers"
 )
@@ -44,17 +42,17 @@ type engine interface {
 // negotiated, and makes a new one when the engine refuses that version: it may
 // be upgraded, or put back, while reaperd runs.
 type connection struct {
-	env  environment
-	now  func() time.Time // by which skew is measured
-	skew skew
+	settings Settings
+	env      environment
+	now      func() time.Time // by which skew is measured
+	skew     skew
 	// turn lets one caller at a time make a client. Others wait for it, but no
 	// longer than their own contexts allow.
 	turn slots
 
-	mu      sync.Mutex
-	address string // "" until it is found
-	chosen  bool   // somebody said so, it was not searched for
-	live    *liveClient
+	mu    sync.Mutex
+	place place // the zero place until it is found
+	live  *liveClient
 }
 
 // liveClient is a client and what lies below it.
@@ -63,33 +61,30 @@ type liveClient struct {
 	http      *http.Client // for what the Docker client has no call for
 	base      string       // before the path in such a request's URL
 	transport *http.Transport
+	speaks    string        // the highest API version that the engine said it has
 	dropped   chan struct{} // closed when it is given up
 }
 
-func newConnection(host string, env environment) (*connection, error) {
-	c := &connection{env: env, now: time.Now, turn: make(slots, 1)}
-	address, origin := env.explicit(host)
-	if address == "" {
-		return c, nil
-	}
-	if err := checkAddress(address, origin); err != nil {
+func newConnection(s Settings, env environment) (*connection, error) {
+	chosen, err := env.chosen(s)
+	if err != nil {
 		return nil, err
 	}
-	if strings.HasPrefix(address, "tcp://") && env.getenv("DOCKER_TLS_VERIFY") != "" && env.getenv("DOCKER_CERT_PATH") == "" {
-		return nil, errors.New("DOCKER_TLS_VERIFY is set without DOCKER_CERT_PATH: set it to the folder of ca.pem, cert.pem and key.pem")
-	}
-	c.address, c.chosen = address, true
-	return c, nil
+	return &connection{settings: s, env: env, now: time.Now, turn: make(slots, 1), place: chosen}, nil
 }
 
 // where is the engine's address, for people.
 func (c *connection) where() string {
+	if at := c.at(); at.address != "" {
+		return at.String()
+	}
+	return "an address not found yet"
+}
+
+func (c *connection) at() place {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.address == "" {
-		return "an address not found yet"
-	}
-	return c.address
+	return c.place
 }
 
 func (c *connection) current() *liveClient {
@@ -112,39 +107,41 @@ func (c *connection) client(ctx context.Context) (*liveClient, error) {
 	if l := c.current(); l != nil {
 		return l, nil
 	}
-	address, err := c.find()
+	at, err := c.find()
 	if err != nil {
 		return nil, err
 	}
-	l, err := c.dial(address)
+	l, err := c.dial(at)
 	if err != nil {
 		return nil, err
 	}
-	ping, err := l.Ping(ctx)
+	var x exchange
+	ping, err := l.Ping(context.WithValue(ctx, exchangeKey{}, &x))
 	if err != nil {
 		l.transport.CloseIdleConnections()
-		return nil, err
+		return nil, x.reason(err)
 	}
 	l.NegotiateAPIVersionPing(ping)
+	l.speaks = ping.APIVersion
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.live = l
 	return l, nil
 }
 
-// find gives the engine's address. One that was found by searching is kept:
+// find gives the engine's place. One that was found by searching is kept:
 // another engine that appears later is not the one whose sandboxes are known.
-func (c *connection) find() (string, error) {
+func (c *connection) find() (place, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.address == "" {
-		found, err := c.env.search()
+	if c.place.address == "" {
+		found, err := c.env.search(c.settings)
 		if err != nil {
-			return "", err
+			return place{}, err
 		}
-		c.address = found
+		c.place = found
 	}
-	return c.address, nil
+	return c.place, nil
 }
 
 // drop gives up a client, unless another took its place already. Calls that it
@@ -166,36 +163,44 @@ func (c *connection) close() error {
 	return nil
 }
 
-func (c *connection) dial(address string) (*liveClient, error) {
+func (c *connection) dial(at place) (*liveClient, error) {
 	transport := &http.Transport{
 		MaxIdleConns: inspectsAtOnce, MaxIdleConnsPerHost: inspectsAtOnce, IdleConnTimeout: 30 * time.Second,
 	}
-	scheme := "http"
-	if folder := c.env.getenv("DOCKER_CERT_PATH"); folder != "" && strings.HasPrefix(address, "tcp://") {
-		tls, err := tlsconfig.Client(tlsconfig.Options{
-			CAFile:             filepath.Join(folder, "ca.pem"),
-			CertFile:           filepath.Join(folder, "cert.pem"),
-			KeyFile:            filepath.Join(folder, "key.pem"),
-			InsecureSkipVerify: c.env.getenv("DOCKER_TLS_VERIFY") == "",
-		})
-		if err != nil {
-			return nil, fmt.Errorf("read DOCKER_CERT_PATH: %s: %w", clip(err.Error()), providers.ErrUnavailable)
+	scheme, to := "http", at.address
+	var through *sshDialer
+	if strings.HasPrefix(at.address, "ssh://") {
+		var err error
+		if through, err = newSSHDialer(at.address); err != nil {
+			return nil, &reachError{at.String() + ": " + clip(err.Error()), providers.ErrUnavailable}
 		}
-		transport.TLSClientConfig, scheme = tls, "https"
+		to = "http://" + client.DummyHost
+	}
+	if at.tls != nil {
+		config, err := at.tls.config()
+		if err != nil {
+			return nil, err
+		}
+		// The former is for a connection through a proxy that the environment
+		// names, the latter for all others.
+		transport.TLSClientConfig, transport.DialTLSContext, scheme = config, at.tls.dial, "https"
 	}
 	recorded := &http.Client{Transport: recorder{transport, c}, CheckRedirect: client.CheckRedirect}
 	cli, err := client.NewClientWithOpts(
 		client.WithHTTPClient(&http.Client{Transport: transport}),
-		client.WithHost(address), // teaches the transport to dial
+		client.WithHost(to), // teaches the transport to dial
 		client.WithHTTPClient(recorded),
 		client.WithScheme(scheme),
 		client.WithAPIVersionNegotiation(),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", address, clip(err.Error()), providers.ErrUnavailable)
+		return nil, fmt.Errorf("%s: %s: %w", at, clip(err.Error()), providers.ErrUnavailable)
+	}
+	if through != nil {
+		transport.DialContext, transport.Proxy = through.dial, nil
 	}
 	host := client.DummyHost // whatever the transport was taught, over a unix socket
-	if rest, tcp := strings.CutPrefix(address, "tcp://"); tcp {
+	if rest, tcp := strings.CutPrefix(at.address, "tcp://"); tcp {
 		host = rest
 	}
 	return &liveClient{
@@ -213,8 +218,18 @@ type recorder struct {
 
 // exchange is how a request went.
 type exchange struct {
-	status  int  // of the answer; 0: there was none
-	noEntry bool // nobody listens at the address
+	status  int         // of the answer; 0: there was none
+	noEntry bool        // the engine was not reached
+	why     *reachError // why it was not, where that is known better than the client tells
+	speaks  string      // the engine's highest API version, where it refused the client's
+}
+
+// reason gives the better of two errors.
+func (x exchange) reason(err error) error {
+	if x.why != nil {
+		return x.why
+	}
+	return err
 }
 
 type exchangeKey struct{}
@@ -228,8 +243,10 @@ func (rec recorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
 		if err == nil {
 			x.status = resp.StatusCode
-		} else if op, ok := errors.AsType[*net.OpError](err); ok {
-			x.noEntry = op.Op == "dial"
+		} else {
+			x.why = rec.conn.unreached(err)
+			op, isOp := errors.AsType[*net.OpError](err)
+			x.noEntry = x.why != nil || isOp && op.Op == "dial"
 		}
 	}
 	return resp, err
@@ -253,7 +270,8 @@ func call[T any](ctx context.Context, c *connection, f func(context.Context, *li
 			c.drop(l)
 			continue
 		}
-		return none, c.failed(ctx, x, err)
+		x.speaks = l.speaks
+		return none, c.failed(ctx, x, x.reason(err))
 	}
 }
 

@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -73,11 +74,11 @@ func TestFindingTheEngine(t *testing.T) {
 		"a folder is not a socket": {"", nil, map[string]fs.FileMode{"/var/run/docker.sock": fs.ModeDir, "/run/podman/podman.sock": fs.ModeSocket}, "unix:///run/podman/podman.sock"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := newConnection(tc.host, pretend(tc.vars, tc.files))
+			c, err := newConnection(Settings{Host: tc.host}, pretend(tc.vars, tc.files))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, err := c.find(); got != tc.want || err != nil {
+			if got, err := c.find(); got.address != tc.want || err != nil {
 				t.Errorf("found %q, %v; want %q", got, err, tc.want)
 			}
 		})
@@ -86,9 +87,12 @@ func TestFindingTheEngine(t *testing.T) {
 
 func TestAnAddressThatCannotWorkIsRefusedAtOnce(t *testing.T) {
 	for address, want := range map[string]string{
-		"localhost:2375":          "has no scheme: write unix:///path/to/docker.sock or tcp://host:port",
+		"localhost:2375":          "has no scheme: write unix:///path/to/docker.sock, tcp://host:port or ssh://user@host",
 		"/var/run/docker.sock":    "has no scheme: write unix:///var/run/docker.sock",
-		"ssh://me@there":          "ssh:// is not supported",
+		"ssh://":                  "names no place",
+		"ssh://me@there?x=y":      "query parameters are not allowed",
+		"ssh://me:secret@there":   "an address takes no password",
+		"tcp://me@there:2376":     "an address takes no password, and a user only with ssh://",
 		"npipe:////./pipe/docker": `scheme "npipe" is not supported`,
 		"http://there:2375":       `scheme "http" is not supported`,
 		"unix://":                 "names no place",
@@ -178,26 +182,61 @@ func mustListen(t *testing.T, path string) {
 	}
 }
 
-// TestASocketThatRefusesUsSaysWhoseItIs runs this binary once more as nobody.
+// TestASocketThatRefusesUsSaysWhoseItIs runs this binary once more as nobody,
+// who lists twice: the second time when the socket's group is nobody's.
 func TestASocketThatRefusesUsSaysWhoseItIs(t *testing.T) {
 	if host := os.Getenv("DOCKERTEST_NOBODY"); host != "" {
-		_, err := openAt(t, host).List(within(t))
-		fmt.Printf("\ncause=%s error=%v\n", providers.CauseOf(err), err)
+		p := openAt(t, host)
+		for range 2 {
+			_, err := p.List(within(t))
+			fmt.Printf("\ncause=%s error=%v\n", providers.CauseOf(err), err)
+			_, _ = fmt.Scanln()
+		}
 		return
 	}
-	e := enginetest.Shared(t)
+	e := enginetest.Start(t)
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestASocketThatRefusesUsSaysWhoseItIs$", "-test.v")
 	cmd.Dir = "/"
 	cmd.Env = []string{"DOCKERTEST_NOBODY=" + e.Host()}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	out, err := cmd.CombinedOutput()
+	in, err := cmd.StdinPipe()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatal(err)
 	}
-	for _, want := range []string{"cause=denied", e.Socket(), "mode 0660", "root (0)", "nobody (65534)", "nogroup (65534)"} {
-		if !strings.Contains(string(out), want) {
-			t.Errorf("no %q in\n%s", want, out)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	next := func() string {
+		for lines.Scan() {
+			if strings.HasPrefix(lines.Text(), "cause=") {
+				return lines.Text()
+			}
 		}
+		t.Errorf("it ended early: %v", lines.Err())
+		return ""
+	}
+	first := next()
+	for _, want := range []string{"cause=denied", e.Socket(), "mode 0660", "root (0)", "nobody (65534)", "nogroup (65534)"} {
+		if !strings.Contains(first, want) {
+			t.Errorf("no %q in\n%s", want, first)
+		}
+	}
+	if err := os.Chown(e.Socket(), 0, 65534); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(in, "\n")
+	if second := next(); second != "cause= error=<nil>" {
+		t.Errorf("when it is allowed: %s", second)
+	}
+	_ = in.Close()
+	_, _ = io.Copy(io.Discard, out)
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -218,22 +257,33 @@ func ranged(lowest, highest string) enginetest.Hook {
 
 func TestAnEngineUpgradedUnderUsIsNegotiatedWithAgain(t *testing.T) {
 	proxy := enginetest.NewProxyTo(t, "/nowhere")
-	p := openAt(t, proxy.Host())
-	var pings atomic.Int32
-	for _, versions := range [][2]string{{"1.12", "1.41"}, {"1.44", "1.52"}, {"1.12", "1.40"}, {"1.44", "1.47"}} {
-		speaks := ranged(versions[0], versions[1])
-		proxy.Hook(func(r enginetest.Request) http.HandlerFunc {
-			if r.Path == "/_ping" {
-				pings.Add(1)
+	a, folder := newAuthority(t), t.TempDir()
+	a.files(t, folder)
+	newFakeSSH(t, through(t, proxy.Host()))
+	for name, settings := range map[string]Settings{
+		"socket": {Host: proxy.Host()},
+		"tls":    newTLSFront(t, proxy.Host(), a).settings(folder),
+		"ssh":    {Host: "ssh://box"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := openBy(t, settings)
+			var pings atomic.Int32
+			for _, versions := range [][2]string{{"1.12", "1.41"}, {"1.44", "1.52"}, {"1.12", "1.40"}, {"1.44", "1.47"}} {
+				speaks := ranged(versions[0], versions[1])
+				proxy.Hook(func(r enginetest.Request) http.HandlerFunc {
+					if r.Path == "/_ping" {
+						pings.Add(1)
+					}
+					return speaks(r)
+				})
+				for range 2 {
+					mustList(t, p)
+				}
+				if got := pings.Swap(0); got != 1 {
+					t.Errorf("%v took %d pings, want 1", versions, got)
+				}
 			}
-			return speaks(r)
 		})
-		for range 2 {
-			mustList(t, p)
-		}
-		if got := pings.Swap(0); got != 1 {
-			t.Errorf("%v took %d pings, want 1", versions, got)
-		}
 	}
 }
 
@@ -252,12 +302,12 @@ func TestARealEnginesVersionIsNegotiated(t *testing.T) {
 	mustList(t, openAt(t, proxy.Host()))
 }
 
-func TestNoVersionInCommonNamesBothAndIsNotTriedForEver(t *testing.T) {
+func TestNoVersionInCommonNamesBothRangesAndIsNotTriedForEver(t *testing.T) {
 	proxy := enginetest.NewProxyTo(t, "/nowhere")
 	proxy.Hook(ranged("1.90", "1.95"))
 	all, err := openAt(t, proxy.Host()).List(within(t))
-	if all != nil || !errors.Is(err, providers.ErrUnavailable) || !strings.Contains(err.Error(), "1.51") || !strings.Contains(err.Error(), "1.90") {
-		t.Errorf("List gave %v, %v; want ErrUnavailable and both versions", all, err)
+	if all != nil || !errors.Is(err, providers.ErrUnavailable) || !strings.Contains(err.Error(), "reaperd has 1.51 and older, the engine has 1.90 to 1.95 (") {
+		t.Errorf("List gave %v, %v; want ErrUnavailable and both ranges", all, err)
 	}
 	if got := proxy.Requests(); len(got) != 2 {
 		t.Errorf("it asked %d times: %v", len(got), paths(got))

@@ -6,8 +6,10 @@ package docker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -19,11 +21,44 @@ import (
 // Name is what `kind:` says in the configuration.
 const Name = "docker"
 
-// Settings are the kind's own keys in the configuration.
+// Settings are the kind's own keys in the configuration. At most one of Host
+// and Context names the engine. With neither it is the one that docker's
+// command line would use, or the first of the usual sockets that exists.
 type Settings struct {
-	// Host is the engine's address, unix:///path or tcp://host:port. Empty: the
-	// one in DOCKER_HOST, else the first of the usual sockets that exists.
-	Host string `yaml:"host"`
+	// Host is the engine's address.
+	Host string `yaml:"host" doc:"unix:///path, tcp://host:port or ssh://[user@]host[:port][/path]"`
+	// Context names a docker context.
+	Context string `yaml:"context" doc:"a docker context by name, in place of host"`
+	// CAFile, CertFile and KeyFile are absolute paths of PEM files, for a Host
+	// with tcp://. They are read for each new connection.
+	CAFile   string `yaml:"ca_file" doc:"with tcp://: who signed the engine's certificate; without it, those whom the system trusts"`
+	CertFile string `yaml:"cert_file" doc:"with tcp://: reaperd's own certificate"`
+	KeyFile  string `yaml:"key_file" doc:"the key of cert_file"`
+}
+
+// check refuses settings that contradict each other.
+func (s Settings) check() error {
+	if s.Host != "" && s.Context != "" {
+		return errors.New("context: host names the engine already: keep one of the two")
+	}
+	for _, f := range []struct{ key, path string }{{"ca_file", s.CAFile}, {"cert_file", s.CertFile}, {"key_file", s.KeyFile}} {
+		switch {
+		case f.path == "":
+		case s.Context != "":
+			return fmt.Errorf("%s: is only for a host with tcp://, a context brings its own", f.key)
+		case !strings.HasPrefix(s.Host, "tcp://"):
+			return fmt.Errorf("%s: is only for a host with tcp://", f.key)
+		case !filepath.IsAbs(f.path):
+			return fmt.Errorf("%s: want an absolute path, found %q", f.key, f.path)
+		}
+	}
+	switch {
+	case s.CertFile != "" && s.KeyFile == "":
+		return errors.New("cert_file: needs its key: set key_file too")
+	case s.CertFile == "" && s.KeyFile != "":
+		return errors.New("key_file: needs its certificate: set cert_file too")
+	}
+	return nil
 }
 
 // Kind describes the kind to the registry.
@@ -81,7 +116,7 @@ type Provider struct {
 func New(name string, s Settings) (*Provider, error) { return open(name, s, hostEnvironment()) }
 
 func open(name string, s Settings, env environment) (*Provider, error) {
-	conn, err := newConnection(s.Host, env)
+	conn, err := newConnection(s, env)
 	if err != nil {
 		return nil, err
 	}

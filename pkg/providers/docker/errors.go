@@ -2,16 +2,21 @@ package docker
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"os/user"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
 	"unicode"
+
+	"github.com/docker/docker/api"
 
 	"github.com/reaperd/reaperd/pkg/providers"
 )
@@ -38,13 +43,17 @@ func (e *callError) translated() error {
 
 // failed makes a callError of what the client gave.
 func (c *connection) failed(ctx context.Context, x exchange, err error) *callError {
-	return &callError{exchange: x, err: c.translate(ctx, x.status, err)}
+	return &callError{exchange: x, err: c.translate(ctx, x, err)}
 }
 
-func (c *connection) translate(ctx context.Context, status int, err error) error {
+func (c *connection) translate(ctx context.Context, x exchange, err error) error {
+	status := x.status
 	if over := ctx.Err(); over != nil {
 		// The Docker client hides some of these behind words of its own.
 		return fmt.Errorf("%s: %w", c.where(), over)
+	}
+	if why, ok := errors.AsType[*reachError](err); ok {
+		return why
 	}
 	text := clip(err.Error())
 	switch {
@@ -53,7 +62,8 @@ func (c *connection) translate(ctx context.Context, status int, err error) error
 	case status == 0 && errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%s: %w", c.refused(), providers.ErrDenied)
 	case refusedVersion(status, err):
-		return fmt.Errorf("no API version in common with %s: %s: %w", c.where(), text, providers.ErrUnavailable)
+		return fmt.Errorf("no API version in common with %s: reaperd has %s and older, the engine has %s (%s): %w",
+			c.where(), api.DefaultVersion, versionRange(x.speaks, text), text, providers.ErrUnavailable)
 	case status == http.StatusNotFound:
 		return fmt.Errorf("%s: %w", text, providers.ErrNotFound)
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
@@ -69,10 +79,54 @@ func (c *connection) translate(ctx context.Context, status int, err error) error
 	}
 }
 
+// versionBound finds the bound that an engine names when it refuses a version.
+var versionBound = regexp.MustCompile(`(?i)(minimum|maximum) supported API version is ([0-9]+\.[0-9]+)`)
+
+// versionRange gives what an engine speaks, from the highest version that it
+// named and the words with which it refused another.
+func versionRange(highest, refusal string) string {
+	m := versionBound.FindStringSubmatch(refusal)
+	switch {
+	case m == nil:
+		return saidOr(highest, "others")
+	case strings.EqualFold(m[1], "maximum"):
+		return m[2] + " and older"
+	case highest == "":
+		return m[2] + " and newer"
+	}
+	return m[2] + " to " + clip(highest)
+}
+
+// reachError says why an engine could not be reached, in words that are whole:
+// nothing that it is wrapped in on its way through the HTTP client adds to them.
+type reachError struct {
+	text string
+	kind error // one of the sentinels of providers
+}
+
+func (e *reachError) Error() string { return e.text + ": " + e.kind.Error() }
+
+func (e *reachError) Unwrap() error { return e.kind }
+
+// unreached finds out of what a transport gave why the engine was not reached;
+// nil if that is told as well by the error itself.
+func (c *connection) unreached(err error) *reachError {
+	if why, ok := errors.AsType[*reachError](err); ok {
+		return why
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" { // an alert by TLS
+		return &reachError{c.where() + ": the engine refused the connection: " + clip(op.Err.Error()), providers.ErrDenied}
+	}
+	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return &reachError{c.where() + ": the engine's certificate is not trusted: " + clip(bad.Err.Error()), providers.ErrUnavailable}
+	}
+	return nil
+}
+
 // refused tells whose the socket is and who reaperd is, since that is what has
 // to be brought together.
 func (c *connection) refused() string {
-	path, unix := strings.CutPrefix(c.where(), "unix://")
+	path, unix := strings.CutPrefix(c.at().address, "unix://")
 	if !unix {
 		return c.where()
 	}
@@ -122,7 +176,7 @@ func clip(s string) string {
 	if len(s) > clipAt*8 { // no rune is longer, and the rest would be thrown away
 		s = s[:clipAt*8]
 	}
-	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
 	if r := []rune(s); len(r) > clipAt {
 		return string(r[:clipAt-1]) + "…"
 	}
