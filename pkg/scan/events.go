@@ -150,7 +150,7 @@ func (s *Scanner) refresh(ctx context.Context, ids []string) {
 		if s.renewing() || s.unfit() {
 			return
 		}
-		sb, err := s.get(ctx, it.Facts.ID)
+		sb, err := s.glance(ctx, it.Facts.ID)
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
@@ -184,7 +184,7 @@ func (s *Scanner) checkBack(ctx context.Context, listed []providers.Sandbox) {
 		looks[i].Facts.Sandbox = listed[i]
 	}
 	s.each(ctx, looks, func(ctx context.Context, it policy.Item) {
-		sb, err := s.get(ctx, it.Facts.ID)
+		sb, err := s.glance(ctx, it.Facts.ID)
 		if err == nil && sb.Revision == it.Facts.Revision {
 			s.saw(sb, s.moment())
 		}

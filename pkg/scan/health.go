@@ -23,6 +23,8 @@ const (
 	// probeTimeout bounds a probe, and probePause is the time between two.
 	probeTimeout = 2 * time.Second
 	probePause   = 10 * time.Second
+	// glanceTimeout is how long one that changed may keep the others waiting.
+	glanceTimeout = 2 * time.Second
 	// throttlePause is for how long a provider that is throttled, and does not
 	// say for how long, is left alone, and throttleCap the most that is waited.
 	throttlePause = 5 * time.Second
@@ -210,7 +212,17 @@ func (s *Scanner) tellHealth(changed, degraded bool) {
 
 // get looks at one sandbox.
 func (s *Scanner) get(ctx context.Context, id string) (providers.Sandbox, error) {
-	sb, err := call(ctx, s, opGet, s.target.Timeout, func(ctx context.Context) (providers.Sandbox, error) {
+	return s.getWithin(ctx, s.target.Timeout, id)
+}
+
+// glance is get for a lane that has more to do than to wait for one that hangs:
+// the next list tells of it.
+func (s *Scanner) glance(ctx context.Context, id string) (providers.Sandbox, error) {
+	return s.getWithin(ctx, min(s.target.Timeout, glanceTimeout), id)
+}
+
+func (s *Scanner) getWithin(ctx context.Context, limit time.Duration, id string) (providers.Sandbox, error) {
+	sb, err := call(ctx, s, opGet, limit, func(ctx context.Context) (providers.Sandbox, error) {
 		return s.target.Provider.Get(ctx, id)
 	})
 	s.tellHealth(s.noteHealth(opGet, id, err), true)
