@@ -353,3 +353,26 @@ func TestOneThatIsSlowToEndDelaysNobody(t *testing.T) {
 		stop()
 	})
 }
+
+// One whose stop is under way when it disappears from the list is told as
+// reclaimed once, by whoever stops it.
+func TestOneThatGoesWhileItsStopHangsIsToldOnce(t *testing.T) {
+	bubble(t, setup{schedule: "@every 10s"}, func(t *testing.T, r *rig) {
+		r.mem.Put(r.up("a", 5*time.Hour))
+		tries := 0
+		r.mem.Inject(fake.Faults{
+			StopIgnored: func(string) bool { tries++; return tries == 1 },
+			Stop: func(ctx context.Context, id string) error {
+				if tries == 0 {
+					return nil
+				}
+				r.mem.Delete(id) // it is done, and the answer does not come
+				return hang(ctx)
+			},
+		})
+		defer r.run()()
+		pass(5 * time.Minute)
+		r.want(1, "reclaims_total", "outcome=reclaimed")
+		r.want(0, "reclaims_total", "outcome=gone")
+	})
+}

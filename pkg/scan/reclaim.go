@@ -144,7 +144,7 @@ func (s *Scanner) giveUp(ctx context.Context, sb providers.Sandbox) {
 func (s *Scanner) settle(ctx context.Context, plan policy.Plan) []Result {
 	var mu sync.Mutex
 	var results []Result
-	s.each(ctx, s.retries.unsettled(plan), func(ctx context.Context, it policy.Item) {
+	s.each(ctx, s.retries.unsettled(plan, s.flights.under), func(ctx context.Context, it policy.Item) {
 		sb := it.Facts.Sandbox
 		ended, err := s.look(ctx, sb, it.Decision.Action.Action)
 		if !ended {

@@ -156,8 +156,9 @@ func (r *retries) forget(sb providers.Sandbox) {
 }
 
 // unsettled gives the sandboxes that are no longer due in plan and whose stop
-// was taken, as they were last tried. It forgets the others that are not due.
-func (r *retries) unsettled(plan policy.Plan) []policy.Item {
+// was taken, as they were last tried, save those that are being tried again. It
+// forgets the others that are not due.
+func (r *retries) unsettled(plan policy.Plan, under func(pulseKey) bool) []policy.Item {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.tries) == 0 {
@@ -167,7 +168,7 @@ func (r *retries) unsettled(plan policy.Plan) []policy.Item {
 	var open []policy.Item
 	for k, t := range r.tries {
 		switch {
-		case due[k]:
+		case due[k], under(k):
 		case t.sent:
 			open = append(open, t.item)
 		default:
