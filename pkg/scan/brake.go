@@ -22,23 +22,24 @@ type BrakeOptions struct {
 }
 
 // brake holds back the many that fall due at once, as they do by one mistyped
-// limit, one wrong clock, one list that lies. It is one provider's.
+// limit, one wrong clock, one list that lies. It is one provider's, and goes by
+// the boot clock: who sets the wall clock neither loosens it nor jams it.
 type brake struct {
 	BrakeOptions
 
 	mu    sync.Mutex
 	begun map[pulseKey]begun
-	held  map[pulseKey]time.Time // since when
+	held  map[pulseKey]time.Duration // since when
 }
 
 // begun is one that was let through.
 type begun struct {
-	at  time.Time
+	at  time.Duration
 	ran bool
 }
 
 func newBrake(o BrakeOptions) *brake {
-	return &brake{BrakeOptions: o, begun: map[pulseKey]begun{}, held: map[pulseKey]time.Time{}}
+	return &brake{BrakeOptions: o, begun: map[pulseKey]begun{}, held: map[pulseKey]time.Duration{}}
 }
 
 // adjust changes when it holds; what it holds, it goes on holding.
@@ -58,11 +59,11 @@ type hold struct {
 
 // admit splits the due items, of which the first are the most urgent, into
 // those that may go and those that are held. plan is the inventory they are of.
-func (b *brake) admit(due []policy.Item, plan policy.Plan, now time.Time) (pass []policy.Item, holds []hold) {
+func (b *brake) admit(due []policy.Item, plan policy.Plan, now time.Time, boot time.Duration) (pass []policy.Item, holds []hold) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for k, was := range b.begun {
-		if now.Sub(was.at) >= b.Window || was.at.After(now) { // or the clock was set back
+		if boot-was.at >= b.Window {
 			delete(b.begun, k)
 		}
 	}
@@ -71,23 +72,20 @@ func (b *brake) admit(due []policy.Item, plan policy.Plan, now time.Time) (pass 
 		k := keyOf(&it.Facts.Sandbox)
 		before, counted := b.begun[k]
 		since, waiting := b.held[k]
-		if since.After(now) {
-			since, waiting = time.Time{}, false
-		}
 		switch {
 		case letGo(&it.Facts, it.Decision): // somebody's own word is no mistake of ours
 			delete(b.held, k)
 			pass = append(pass, it)
-		case counted, len(b.begun) < limit, waiting && now.Sub(since) >= b.Confirm:
-			b.begun[k] = begun{now, before.ran || running(it.Facts.State)}
+		case counted, len(b.begun) < limit, waiting && boot-since >= b.Confirm:
+			b.begun[k] = begun{boot, before.ran || running(it.Facts.State)}
 			delete(b.held, k)
 			pass = append(pass, it)
 		default:
 			if !waiting {
-				since = now
-				b.held[k] = now
+				since = boot
+				b.held[k] = boot
 			}
-			holds = append(holds, hold{it, since.Add(b.Confirm), waiting, causeBrake})
+			holds = append(holds, hold{it, now.Add(since + b.Confirm - boot), waiting, causeBrake})
 		}
 	}
 	return pass, holds

@@ -37,7 +37,7 @@ type health struct {
 	mu       sync.Mutex
 	late     []lateCall // the last ones in a row that ran out of time, one for each sandbox
 	degraded bool
-	rest     time.Time // until when it is left alone
+	rest     time.Duration // until when it is left alone, by the boot clock: the wall clock may be set meanwhile
 	// unprobed: it does not let itself be probed, and its lists stand in for that.
 	unprobed bool
 }
@@ -49,7 +49,7 @@ type lateCall struct{ id, op string }
 // is degraded by it. A look that is answered says nothing of stops: a sick
 // engine may tell all it knows and end nothing (moby/libnetwork#2649), and
 // every stop that hangs is followed by looks at what became of it.
-func (h *health) note(op, id string, err error, now time.Time) (degraded bool) {
+func (h *health) note(op, id string, err error, boot time.Duration) (degraded bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch providers.CauseOf(err) {
@@ -60,50 +60,47 @@ func (h *health) note(op, id string, err error, now time.Time) (degraded bool) {
 		}
 	case providers.CauseUnavailable: // says nothing of how it is when it is there
 	case providers.CauseThrottled:
-		h.throttled(err, now)
+		h.throttled(err, boot)
 	default:
 		h.late = slices.DeleteFunc(h.late, func(c lateCall) bool { return op == opStop || c.op == opGet })
 	}
 	if h.degraded || len(h.late) < sickAfter {
 		return false
 	}
-	h.degraded, h.rest = true, now.Add(probePause)
+	h.degraded, h.rest = true, boot+probePause
 	return true
 }
 
 // throttled has the provider left alone for as long as it says.
-func (h *health) throttled(err error, now time.Time) {
+func (h *health) throttled(err error, boot time.Duration) {
 	pause := throttlePause
 	if t, ok := errors.AsType[providers.Throttled](err); ok && t.RetryAfter > 0 {
 		pause = min(t.RetryAfter, throttleCap)
 	}
-	if until := now.Add(pause); until.After(h.rest) {
-		h.rest = until
-	}
+	h.rest = max(h.rest, boot+pause)
 }
 
-// slow takes in a list that failed, and says until when the next has to wait;
-// zero: it need not.
-func (h *health) slow(err error, now time.Time) time.Time {
+// slow takes in a list that failed, and says for how long the next has to wait.
+func (h *health) slow(err error, boot time.Duration) time.Duration {
 	if !errors.Is(err, providers.ErrThrottled) {
-		return time.Time{}
+		return 0
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.throttled(err, now)
-	return h.rest
+	h.throttled(err, boot)
+	return h.rest - boot
 }
 
 // probed takes in how a probe went.
-func (h *health) probed(err error, now time.Time) (changed, degraded bool) {
+func (h *health) probed(err error, boot time.Duration) (changed, degraded bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	was := h.degraded
 	switch {
 	case err == nil:
-		h.degraded, h.late, h.rest = false, nil, time.Time{}
+		h.degraded, h.late, h.rest = false, nil, 0
 	case was || providers.CauseOf(err) == providers.CauseTimeout:
-		h.degraded, h.rest = true, now.Add(probePause)
+		h.degraded, h.rest = true, boot+probePause
 	}
 	return h.degraded != was, h.degraded
 }
@@ -125,24 +122,25 @@ func (h *health) sick() bool {
 	return h.degraded
 }
 
-// resting gives until when the provider is left alone, if it is now.
-func (h *health) resting(now time.Time) (until time.Time, resting bool) {
+// resting gives for how long the provider is to be left alone; 0: it is not.
+func (h *health) resting(boot time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.rest.Sub(now) > throttleCap { // stamped by a clock that had run ahead
-		h.rest = time.Time{}
+	return max(0, h.rest-boot)
+}
+
+// resting gives until when the provider is left alone; zero: it is not.
+func (s *Scanner) resting() time.Time {
+	if d := s.health.resting(s.clock.Boot()); d > 0 {
+		return s.clock.Now().Add(d)
 	}
-	if !now.Before(h.rest) {
-		return time.Time{}, false
-	}
-	return h.rest, true
+	return time.Time{}
 }
 
 // fit says whether the provider may be sent n stops now, and if not, when to
 // ask again. A degraded one has to answer a probe first.
 func (s *Scanner) fit(ctx context.Context, n int) (again time.Time, fit bool) {
-	now := s.clock.Now()
-	if until, resting := s.health.resting(now); resting {
+	if until := s.resting(); !until.IsZero() {
 		return until, false
 	}
 	if !s.health.sick() && n < probeFrom {
@@ -165,11 +163,10 @@ func (s *Scanner) fit(ctx context.Context, n int) (again time.Time, fit bool) {
 		}
 		return time.Time{}, !s.health.sick()
 	}
-	now = s.clock.Now()
-	changed, degraded := s.health.probed(err, now)
+	changed, degraded := s.health.probed(err, s.clock.Boot())
 	s.tellHealth(changed, degraded)
 	if degraded {
-		return now.Add(probePause), false
+		return s.resting(), false
 	}
 	return time.Time{}, true
 }
@@ -190,9 +187,8 @@ func (s *Scanner) listed() {
 	if _, ok := s.prober(); ok || !s.health.sick() {
 		return
 	}
-	now := s.clock.Now()
-	if _, resting := s.health.resting(now); !resting {
-		s.tellHealth(s.health.probed(nil, now))
+	if s.resting().IsZero() {
+		s.tellHealth(s.health.probed(nil, s.clock.Boot()))
 	}
 }
 
@@ -239,14 +235,10 @@ func (s *Scanner) send(ctx context.Context, sb providers.Sandbox, o providers.St
 }
 
 func (s *Scanner) noteHealth(op, id string, err error) (degraded bool) {
-	return s.health.note(op, id, err, s.clock.Now())
+	return s.health.note(op, id, err, s.clock.Boot())
 }
 
 // unfit says whether a batch under way has to end: what it has not begun waits.
 func (s *Scanner) unfit() bool {
-	if s.health.sick() {
-		return true
-	}
-	_, resting := s.health.resting(s.clock.Now())
-	return resting
+	return s.health.sick() || !s.resting().IsZero()
 }

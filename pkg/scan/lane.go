@@ -40,7 +40,7 @@ func (s *Scanner) take(r renewal) {
 	} else { // it may be another place, which knows nothing of what was sent to the one before
 		s.identified, s.duplicate = false, nil
 		s.retries = newRetries(r.attempts, s.steady)
-		s.tellHealth(s.health.probed(nil, s.clock.Now()))
+		s.tellHealth(s.health.probed(nil, s.clock.Boot()))
 		s.places++
 	}
 	s.real = r.target.Provider
@@ -148,7 +148,7 @@ func (l *Loop) lane(ctx context.Context, s *Scanner) {
 		s.save(ctx)
 		now := l.clock.Now()
 		tick := s.target.Schedule.after(began, now)
-		if slow := s.health.slow(r.Err, now); slow.After(tick) {
+		if slow := now.Add(s.health.slow(r.Err, l.clock.Boot())); slow.After(tick) {
 			tick = slow
 		}
 		l.rest(ctx, s, tick)

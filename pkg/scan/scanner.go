@@ -250,7 +250,7 @@ func (s *Scanner) reclaimAll(ctx context.Context, plan policy.Plan, due []policy
 	})
 	s.agenda.postpone(waiting, s.retries, time.Time{}, m.now)
 	due, holds := s.distrust(due, m)
-	due, braked := s.brake.admit(due, plan, m.now)
+	due, braked := s.brake.admit(due, plan, m.now, s.clock.Boot())
 	held := s.hold(append(holds, braked...), m.now)
 	s.agenda.note(held, s.retries)
 	if len(due) == 0 {
@@ -275,9 +275,7 @@ func (s *Scanner) collect() []Result {
 	results, unbegun := s.flights.take()
 	s.failed = s.failed || !Report{Results: results}.Clean()
 	s.agenda.note(results, s.retries)
-	now := s.clock.Now()
-	later, _ := s.health.resting(now)
-	s.agenda.postpone(unbegun, s.retries, later, now)
+	s.agenda.postpone(unbegun, s.retries, s.resting(), s.clock.Now())
 	return results
 }
 
