@@ -208,21 +208,21 @@ func (s *Scanner) tellHealth(changed, degraded bool) {
 
 // get looks at one sandbox.
 func (s *Scanner) get(ctx context.Context, id string) (providers.Sandbox, error) {
-	return s.getWithin(ctx, s.target.Timeout, id)
+	sb, err := s.getWithin(ctx, s.target.Timeout, id)
+	s.tellHealth(s.noteHealth(opGet, id, err), true)
+	return sb, err
 }
 
 // glance is get for a lane that has more to do than to wait for one that hangs:
-// the next list tells of it.
+// the next list tells of it. That it was given up so soon speaks against nobody.
 func (s *Scanner) glance(ctx context.Context, id string) (providers.Sandbox, error) {
 	return s.getWithin(ctx, min(s.target.Timeout, glanceTimeout), id)
 }
 
 func (s *Scanner) getWithin(ctx context.Context, limit time.Duration, id string) (providers.Sandbox, error) {
-	sb, err := call(ctx, s, opGet, limit, func(ctx context.Context) (providers.Sandbox, error) {
+	return call(ctx, s, opGet, limit, func(ctx context.Context) (providers.Sandbox, error) {
 		return s.target.Provider.Get(ctx, id)
 	})
-	s.tellHealth(s.noteHealth(opGet, id, err), true)
-	return sb, err
 }
 
 // send sends one stop.
