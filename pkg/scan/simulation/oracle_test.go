@@ -129,7 +129,10 @@ func (o *oracle) dueWithin(l *life, book *rulebook, b *box, from, to time.Durati
 		for _, at := range []time.Duration{begins, ends} {
 			wall, leap := o.clock.wallAt(at), o.leap(l, at)
 			for _, heard := range []time.Duration{from, at} { // heartbeats and releases that were on their way
-				for _, c := range book.due(v.Sandbox, wall, o.lenient(l, b, v.Sandbox, heard, at)) {
+				k := o.lenient(l, b, v.Sandbox, heard, at)
+				claims := book.due(v.Sandbox, wall, k)
+				k.run = time.Time{} // of which the daemon may not know
+				for _, c := range append(claims, book.due(v.Sandbox, wall, k)...) {
 					if (action == "" || c.rule.action == action) && (c.released || !c.since.After(wall.Add(-leap))) {
 						return true
 					}
