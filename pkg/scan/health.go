@@ -38,7 +38,8 @@ type health struct {
 	late     []lateCall // the last ones in a row that ran out of time, one for each sandbox
 	degraded bool
 	rest     time.Duration // until when it is left alone, by the boot clock: the wall clock may be set meanwhile
-	// unprobed: it does not let itself be probed, and its lists stand in for that.
+	// unprobed: it did not let itself be probed last time, and its next list
+	// stands in for that.
 	unprobed bool
 }
 
@@ -105,13 +106,13 @@ func (h *health) probed(err error, boot time.Duration) (changed, degraded bool) 
 	return h.degraded != was, h.degraded
 }
 
-// refuseProbes notes that the provider does not let itself be probed, and says
-// whether that is new.
-func (h *health) refuseProbes() (news bool) {
+// refusesProbes notes whether the provider lets itself be probed, and says
+// whether that it does not is new.
+func (h *health) refusesProbes(yes bool) (news bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	news = !h.unprobed
-	h.unprobed = true
+	news = yes && !h.unprobed
+	h.unprobed = yes
 	return news
 }
 
@@ -146,7 +147,7 @@ func (s *Scanner) fit(ctx context.Context, n int) (again time.Time, fit bool) {
 	if !s.health.sick() && n < probeFrom {
 		return time.Time{}, true
 	}
-	p, ok := s.prober()
+	p, ok := providers.As[providers.Prober](s.target.Provider)
 	if !ok {
 		return time.Time{}, !s.health.sick() // the next list is its probe
 	}
@@ -158,11 +159,12 @@ func (s *Scanner) fit(ctx context.Context, n int) (again time.Time, fit bool) {
 	}
 	switch providers.CauseOf(err) {
 	case providers.CauseDenied, providers.CauseUnsupported, providers.CauseNotFound: // a filter in between answers so
-		if s.health.refuseProbes() {
+		if s.health.refusesProbes(true) {
 			s.log.Warn("provider does not let itself be probed: where it is to be probed, its next list stands in", zap.Error(err))
 		}
 		return time.Time{}, !s.health.sick()
 	}
+	s.health.refusesProbes(false)
 	changed, degraded := s.health.probed(err, s.clock.Boot())
 	s.tellHealth(changed, degraded)
 	if degraded {
@@ -171,20 +173,12 @@ func (s *Scanner) fit(ctx context.Context, n int) (again time.Time, fit bool) {
 	return time.Time{}, true
 }
 
-// prober gives the probe of the provider, if it has one that can be used.
-func (s *Scanner) prober() (providers.Prober, bool) {
-	s.health.mu.Lock()
-	refused := s.health.unprobed
-	s.health.mu.Unlock()
-	if refused {
-		return nil, false
-	}
-	return providers.As[providers.Prober](s.target.Provider)
-}
-
 // listed takes a list that was answered for a probe, where there is no other.
 func (s *Scanner) listed() {
-	if _, ok := s.prober(); ok || !s.health.sick() {
+	s.health.mu.Lock()
+	waits := s.health.degraded && s.health.unprobed
+	s.health.mu.Unlock()
+	if _, ok := providers.As[providers.Prober](s.target.Provider); ok && !waits || !s.health.sick() {
 		return
 	}
 	if s.resting().IsZero() {

@@ -2,6 +2,7 @@ package simulation_test
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/reaperd/reaperd/pkg/providers"
@@ -88,7 +89,11 @@ func (c prober) Probe(ctx context.Context) error {
 	case stopHangs, allHangs:
 		return hang(ctx)
 	case stopFails, allFails:
-		return failure(l)
+		err := failure(l)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.life.unprobed[c.place] = errors.Is(err, providers.ErrDenied) || errors.Is(err, providers.ErrUnsupported) || errors.Is(err, providers.ErrNotFound)
+		return err
 	}
 	if !pass(ctx, latency) {
 		return ctx.Err()
@@ -98,6 +103,7 @@ func (c prober) Probe(ctx context.Context) error {
 	if c.life.dead {
 		return errDead
 	}
+	c.life.unprobed[c.place] = false
 	c.life.fit(c.place)
 	return nil
 }

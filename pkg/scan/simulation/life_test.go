@@ -47,7 +47,9 @@ type life struct {
 	heard   time.Duration
 	looks   map[string]time.Duration // by place and id, when it last began to look
 	ailing  map[string]*ailment      // by place
-	ahead   map[string]time.Duration // by place, its clock's, as last measured
+	// unprobed are those whose last probe was refused: their lists stand in.
+	unprobed map[*place]bool
+	ahead    map[string]time.Duration // by place, its clock's, as last measured
 }
 
 // maxSkew is how far the daemon lets a clock be wrong.
@@ -59,7 +61,7 @@ func (w *world) start(number int, book *rulebook, disk *disk) *life {
 		world: w, number: number, began: w.clock.Boot(), book: book, disk: disk, reg: prometheus.NewRegistry(), over: make(chan struct{}),
 		crashed: make(chan struct{}, 1), lists: map[string]error{}, stopped: map[*box]int{}, resolved: map[string]int{},
 		outages: map[string]bool{}, heard: w.clock.Boot(), looks: map[string]time.Duration{}, ailing: map[string]*ailment{},
-		ahead: map[string]time.Duration{},
+		ahead: map[string]time.Duration{}, unprobed: map[*place]bool{},
 	}
 	set := l.settings(book)
 	l.loop = scan.New(scan.Options{

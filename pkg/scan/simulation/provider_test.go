@@ -54,7 +54,7 @@ func (c *line) List(ctx context.Context) ([]providers.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !c.traits.probes {
+	if !c.traits.probes || c.life.unprobed[c.place] {
 		c.life.fit(c.place)
 	}
 	return all, nil

@@ -31,6 +31,9 @@ func (d *driver) plague(p *place) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			p.traits.skew = right
+			if t.what == clockWrong { // at last: what slept meanwhile was late to mend it
+				d.judge.upset = d.clock.Boot()
+			}
 			d.story.tell("%s: %s no more", p.name, t.what)
 		})
 		d.after(long+d.between(0, 2*calm+d.scale.span/12), strike)
