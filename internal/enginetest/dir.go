@@ -48,10 +48,6 @@ func newDir() (*dir, error) {
 	if err != nil {
 		return nil, errors.Join(err, d.remove())
 	}
-	// Keeps the machine's own /etc/docker/daemon.json out of it.
-	if err := os.WriteFile(d.path("daemon.json"), []byte("{}\n"), 0o600); err != nil {
-		return nil, errors.Join(err, d.remove())
-	}
 	return d, nil
 }
 
@@ -86,21 +82,34 @@ func (d *dir) remove() error {
 			return fmt.Errorf("unmount %s: %w", m, err)
 		}
 	}
+	d.clearControlGroups()
 	return os.RemoveAll(d.root)
+}
+
+// containers gives the ids of those whose files the folder holds.
+func (d *dir) containers() []string {
+	var ids []string
+	for _, of := range []string{"data/containers/*", "data/*-containers/*"} { // Docker's, Podman's
+		found, _ := filepath.Glob(d.path(of))
+		for _, path := range found {
+			ids = append(ids, filepath.Base(path))
+		}
+	}
+	return ids
 }
 
 // killOrphans ends what a killed dockerd left running: its containerd and
 // shims, known by the folder in their command line, and its containers, known
 // by their ids in the names of their control groups.
 func (d *dir) killOrphans() {
-	containers, _ := filepath.Glob(d.path("data/containers/*"))
+	containers := d.containers()
 	procs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, p := range procs {
 		cmdline, _ := os.ReadFile(p + "/cmdline")
 		cgroup, _ := os.ReadFile(p + "/cgroup")
 		ours := bytes.Contains(cmdline, []byte(d.root+"/")) ||
 			slices.ContainsFunc(containers, func(c string) bool {
-				return bytes.Contains(cgroup, []byte(filepath.Base(c)))
+				return bytes.Contains(cgroup, []byte(c))
 			})
 		pid, err := strconv.Atoi(filepath.Base(p))
 		if ours && err == nil && pid != os.Getpid() {

@@ -1,6 +1,6 @@
-// Package enginetest gives tests a Docker engine of their own: a real dockerd
-// on a socket in a temporary folder, started without systemd, that dies with
-// the test binary. No test ever reaches an engine that it did not start.
+// Package enginetest gives tests engines of their own: a real dockerd and a real
+// Podman, on sockets in temporary folders, started without systemd, that die
+// with the test binary. No test ever reaches an engine that it did not start.
 package enginetest
 
 import (
@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,8 +25,26 @@ import (
 // machine, not how long it should.
 const patience = 60 * time.Second
 
-// Engine is one private dockerd. Start and Shared give one that answers.
+// kind is a sort of engine.
+type kind struct {
+	name    string
+	program func() (string, error)
+	// command says how to run it on that folder.
+	command func(binary string, d *dir) (*exec.Cmd, error)
+	orphans bool // what it started may outlive it when it is killed
+}
+
+var docker = kind{
+	name:    "dockerd",
+	program: func() (string, error) { return program("dockerd") },
+	command: dockerCommand,
+	orphans: true,
+}
+
+// Engine is one private engine. Start and Shared give a dockerd that answers,
+// StartPodman and SharedPodman a Podman.
 type Engine struct {
+	kind kind
 	dir  *dir
 	cli  *client.Client
 	slot chan struct{} // removals at once; more than a few can deadlock Docker 20.10
@@ -38,8 +57,13 @@ type Engine struct {
 // restart it or count everything on it. It is gone when the test ends.
 func Start(tb testing.TB) *Engine {
 	tb.Helper()
-	need(tb)
-	e, err := start()
+	return startFor(tb, docker)
+}
+
+func startFor(tb testing.TB, k kind) *Engine {
+	tb.Helper()
+	need(tb, k)
+	e, err := start(k)
 	if err != nil {
 		tb.Fatalf("start an engine: %v", err)
 	}
@@ -57,7 +81,8 @@ func (e *Engine) Host() string { return "unix://" + e.Socket() }
 // Socket is the path of the engine's socket.
 func (e *Engine) Socket() string { return e.dir.path("docker.sock") }
 
-// PID is dockerd's process id. It changes with Restart.
+// PID is dockerd's process id, which changes with Restart, and that of the
+// process on which the whole of a Podman hangs.
 func (e *Engine) PID() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -76,55 +101,76 @@ func (e *Engine) Client(tb testing.TB) *client.Client {
 }
 
 // Restart stops dockerd as a reboot would, containers included, and starts it
-// again on the same data.
+// again on the same data. Podman's containers outlive it.
 func (e *Engine) Restart(tb testing.TB) {
 	tb.Helper()
 	e.Down(tb)
 	e.Up(tb)
 }
 
-// Down stops dockerd and leaves its data. The socket goes with it.
+// Down stops the engine and leaves its data. The socket goes with it.
 func (e *Engine) Down(tb testing.TB) {
 	tb.Helper()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := e.proc.stop(e.dir); err != nil {
+	if err := e.down(); err != nil {
 		tb.Fatalf("stop the engine: %v", err)
 	}
 }
 
-// Up starts dockerd after Down.
+func (e *Engine) down() error {
+	if e.proc.commands == nil {
+		return e.proc.stop(e)
+	}
+	if _, err := io.WriteString(e.proc.commands, "down\n"); err != nil {
+		return err
+	}
+	return e.eventually(false)
+}
+
+// Up starts the engine after Down.
 func (e *Engine) Up(tb testing.TB) {
 	tb.Helper()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var err error
-	if e.proc, err = launch(e.dir); err == nil {
-		err = e.answers()
-	}
-	if err != nil {
+	if err := e.up(); err != nil {
 		tb.Fatalf("start the engine again: %v", err)
 	}
+}
+
+// up starts the engine's process, unless only its service was stopped, and
+// waits until the engine answers.
+func (e *Engine) up() (err error) {
+	if e.proc == nil || e.proc.commands == nil {
+		if e.proc, err = launch(e.kind, e.dir); err != nil {
+			return err
+		}
+	}
+	if e.proc.commands != nil {
+		if _, err := io.WriteString(e.proc.commands, "up\n"); err != nil {
+			return err
+		}
+	}
+	return e.eventually(true)
 }
 
 func open(host string) (*client.Client, error) {
 	return client.NewClientWithOpts(client.WithHost(host), client.WithAPIVersionNegotiation())
 }
 
-func start() (*Engine, error) {
+func start(k kind) (*Engine, error) {
 	sweep()
 	d, err := newDir()
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{dir: d, slot: make(chan struct{}, 4)}
+	e := &Engine{kind: k, dir: d, slot: make(chan struct{}, 4)}
 	if e.cli, err = open(e.Host()); err != nil {
 		return nil, errors.Join(err, d.remove())
 	}
-	if e.proc, err = launch(d); err != nil {
+	if err = e.up(); e.proc == nil {
 		return nil, errors.Join(err, d.remove())
 	}
-	err = e.answers()
 	if err == nil {
 		err = e.importShell()
 	}
@@ -134,22 +180,22 @@ func start() (*Engine, error) {
 	return e, nil
 }
 
-// answers waits until the engine does.
-func (e *Engine) answers() error {
+// eventually waits until the engine answers, or until it does not any more.
+func (e *Engine) eventually(answers bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		_, err := e.cli.Ping(ctx)
-		if err == nil {
+		if (err == nil) == answers {
 			return nil
 		}
 		select {
 		case <-e.proc.exited:
-			return fmt.Errorf("dockerd ended: %w; its last words:\n%s", e.proc.err, e.dir.logTail())
+			return fmt.Errorf("%s ended (%v); its last words:\n%s", e.kind.name, e.proc.err, e.dir.logTail())
 		case <-ctx.Done():
-			return fmt.Errorf("dockerd does not answer: %w; its last words:\n%s", err, e.dir.logTail())
+			return fmt.Errorf("%s does not answer, or does not cease to: %w; its last words:\n%s", e.kind.name, err, e.dir.logTail())
 		case <-tick.C:
 		}
 	}
@@ -160,22 +206,24 @@ func (e *Engine) close() error {
 	defer e.mu.Unlock()
 	e.removeAll()
 	_ = e.cli.Close()
-	return errors.Join(e.proc.stop(e.dir), e.dir.remove())
+	return errors.Join(e.proc.stop(e), e.dir.remove())
 }
 
-// process is a running dockerd and the goroutine that waits for it.
+// process is a running engine and the goroutine that waits for it.
 type process struct {
 	cmd    *exec.Cmd
 	exited chan struct{}
 	err    error // how it ended; read after exited is closed
+	// commands is what a Podman's supervisor obeys, and dies without.
+	commands io.WriteCloser
 }
 
-// launch starts dockerd on d. When this process dies, however it dies, the
+// launch starts an engine on d. When this process dies, however it dies, the
 // kernel sends dockerd the signal on which it stops its containers and its
-// containerd. That signal is tied to the thread that forked, so the thread is
-// kept for as long as dockerd lives.
-func launch(d *dir) (*process, error) {
-	binary, err := dockerd()
+// containerd, and a Podman's supervisor SIGKILL. That signal is tied to the
+// thread that forked, so the thread is kept for as long as the engine lives.
+func launch(k kind, d *dir) (*process, error) {
+	binary, err := k.program()
 	if err != nil {
 		return nil, err
 	}
@@ -184,20 +232,20 @@ func launch(d *dir) (*process, error) {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }()
-	cmd := exec.Command(binary,
-		"--config-file", d.path("daemon.json"),
-		"--host", "unix://"+d.path("docker.sock"),
-		"--data-root", d.path("data"),
-		"--exec-root", d.path("exec"),
-		"--pidfile", d.path("pid"),
-		"--bridge=none", "--iptables=false", "--ip-masq=false",
-		"--shutdown-timeout=2")
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH") + ":/usr/local/sbin:/usr/sbin:/sbin"}
+	cmd, err := k.command(binary, d)
+	if err != nil {
+		return nil, err
+	}
+	cmd.Env = append(cmd.Env, "PATH="+os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin")
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.ExtraFiles = []*os.File{d.lock}
-	cmd.SysProcAttr = diesWithUs()
 
 	p := &process{cmd: cmd, exited: make(chan struct{})}
+	if k.name == podman.name {
+		if p.commands, err = cmd.StdinPipe(); err != nil {
+			return nil, err
+		}
+	}
 	began := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -215,9 +263,27 @@ func launch(d *dir) (*process, error) {
 	return p, nil
 }
 
-// stop asks dockerd to end, and ends what it started if it does not.
-func (p *process) stop(d *dir) error {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
+func dockerCommand(binary string, d *dir) (*exec.Cmd, error) {
+	cmd := exec.Command(binary,
+		"--config-file", d.path("daemon.json"),
+		"--host", "unix://"+d.path("docker.sock"),
+		"--data-root", d.path("data"),
+		"--exec-root", d.path("exec"),
+		"--pidfile", d.path("pid"),
+		"--bridge=none", "--iptables=false", "--ip-masq=false",
+		"--shutdown-timeout=2")
+	cmd.SysProcAttr = diesWithUs()
+	// Keeps the machine's own /etc/docker/daemon.json out of it.
+	return cmd, os.WriteFile(d.path("daemon.json"), []byte("{}\n"), 0o600)
+}
+
+// stop asks the engine to end, and ends what it started if it does not.
+func (p *process) stop(e *Engine) error {
+	if p.commands != nil {
+		_ = p.commands.Close()
+	} else {
+		_ = p.cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
+	}
 	select {
 	case <-p.exited:
 		return nil
@@ -225,20 +291,23 @@ func (p *process) stop(d *dir) error {
 	}
 	_ = p.cmd.Process.Kill()
 	<-p.exited
-	d.killOrphans()
-	return fmt.Errorf("dockerd did not end in %v after SIGTERM and was killed; its last words:\n%s", patience, d.logTail())
+	if e.kind.orphans {
+		e.dir.killOrphans()
+	}
+	return fmt.Errorf("%s did not end in %v when it was asked to and was killed; its last words:\n%s", e.kind.name, patience, e.dir.logTail())
 }
 
-func dockerd() (string, error) {
-	if path, err := exec.LookPath("dockerd"); err == nil {
+// program finds an engine's program.
+func program(name string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
 	}
 	for _, folder := range []string{"/usr/local/sbin", "/usr/sbin", "/sbin"} {
-		if path, err := exec.LookPath(filepath.Join(folder, "dockerd")); err == nil {
+		if path, err := exec.LookPath(filepath.Join(folder, name)); err == nil {
 			return path, nil
 		}
 	}
-	return "", errors.New("no dockerd is installed")
+	return "", fmt.Errorf("no %s is installed", name)
 }
 
 // tail gives the last lines of b.

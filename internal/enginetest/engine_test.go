@@ -19,7 +19,10 @@ import (
 func TestMain(m *testing.M) { enginetest.Main(m) }
 
 func TestEngineRunsContainersAndClearsThemAway(t *testing.T) {
-	e := enginetest.Shared(t)
+	enginetest.Each(t, runsAndClearsAway)
+}
+
+func runsAndClearsAway(t *testing.T, e *enginetest.Engine) {
 	var id string
 	t.Run("inner", func(t *testing.T) {
 		id = e.Run(t, enginetest.Options{Name: "one", Labels: map[string]string{"a": "b"}})
@@ -33,8 +36,9 @@ func TestEngineRunsContainersAndClearsThemAway(t *testing.T) {
 	}
 }
 
-func TestPoliteEndsOnSIGTERM(t *testing.T) {
-	e := enginetest.Shared(t)
+func TestPoliteEndsOnSIGTERM(t *testing.T) { enginetest.Each(t, politeEnds) }
+
+func politeEnds(t *testing.T, e *enginetest.Engine) {
 	id := e.Run(t, enginetest.Options{Cmd: enginetest.Polite()})
 	patient := 50
 	if err := e.Client(t).ContainerStop(t.Context(), id, container.StopOptions{Timeout: &patient}); err != nil {
@@ -54,6 +58,16 @@ func TestRestartKeepsContainers(t *testing.T) {
 		t.Error("the same dockerd")
 	}
 	e.Wait(t, id, func(s *container.State) bool { return s.Running })
+}
+
+func TestPodmansContainersOutliveItsService(t *testing.T) {
+	e := enginetest.StartPodman(t)
+	id := e.Run(t, enginetest.Options{})
+	before := e.Inspect(t, id).State
+	e.Restart(t)
+	if s := e.Inspect(t, id).State; !s.Running || s.Pid != before.Pid {
+		t.Errorf("it was %+v and is %+v", before, s)
+	}
 }
 
 func TestProxyRecordsAndFaults(t *testing.T) {
@@ -84,25 +98,40 @@ func TestProxyRecordsAndFaults(t *testing.T) {
 }
 
 // TestEngineDiesWithItsTestBinary starts this binary once more, has it start
-// an engine with a container, and kills it.
+// an engine with a container, and kills it. The processes of a Podman's
+// containers have other ids in here, but they cannot outlive its own.
 func TestEngineDiesWithItsTestBinary(t *testing.T) {
-	if os.Getenv("ENGINETEST_VICTIM") == "1" {
-		e := enginetest.Start(t)
+	switch victim := os.Getenv("ENGINETEST_VICTIM"); victim {
+	case "":
+		enginetest.Each(t, func(t *testing.T, e *enginetest.Engine) {
+			if e.IsPodman() {
+				diesWithItsTestBinary(t, "podman", 1)
+			} else {
+				diesWithItsTestBinary(t, "docker", 2)
+			}
+		})
+	default:
+		start := map[string]func(testing.TB) *enginetest.Engine{"docker": enginetest.Start, "podman": enginetest.StartPodman}
+		e := start[victim](t)
 		id := e.Run(t, enginetest.Options{})
-		c := e.Inspect(t, id)
-		report := strconv.Itoa(e.PID()) + " " + strconv.Itoa(c.State.Pid) + "\n"
-		if _, err := os.NewFile(3, "report").WriteString(report); err != nil {
+		report := strconv.Itoa(e.PID())
+		if !e.IsPodman() {
+			report += " " + strconv.Itoa(e.Inspect(t, id).State.Pid)
+		}
+		if _, err := os.NewFile(3, "report").WriteString(report + "\n"); err != nil {
 			t.Fatal(err)
 		}
 		select {}
 	}
-	enginetest.Shared(t) // skips where no engine can be had
+}
+
+func diesWithItsTestBinary(t *testing.T, engine string, processes int) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestEngineDiesWithItsTestBinary$")
-	cmd.Env = append(os.Environ(), "ENGINETEST_VICTIM=1")
+	cmd.Env = append(os.Environ(), "ENGINETEST_VICTIM="+engine)
 	cmd.ExtraFiles = []*os.File{w}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -116,7 +145,7 @@ func TestEngineDiesWithItsTestBinary(t *testing.T) {
 	}
 	_ = cmd.Wait()
 	pids := strings.Fields(string(b[:n]))
-	if len(pids) != 2 {
+	if len(pids) != processes {
 		t.Fatalf("the victim reported %q", b[:n])
 	}
 	deadline := time.After(time.Minute)
@@ -130,7 +159,7 @@ func TestEngineDiesWithItsTestBinary(t *testing.T) {
 		for !ended(pid) {
 			select {
 			case <-deadline:
-				t.Fatalf("process %d (of dockerd, container: %v) still runs", pid, pids)
+				t.Fatalf("process %d (of the engine, container: %v) still runs", pid, pids)
 			case <-tick.C:
 			}
 		}

@@ -9,21 +9,31 @@ import (
 	"go.uber.org/goleak"
 )
 
-// shared is the one engine of a test binary; see Shared and Main.
+// shared are the engines of a test binary by the names of their kinds; see
+// Shared and Main.
 var shared struct {
 	sync.Mutex
-	inMain bool
+	inMain  bool
+	engines map[string]*sharedEngine
+}
+
+// sharedEngine is started by the first who asks for it, while others wait.
+type sharedEngine struct {
+	once   sync.Once
 	engine *Engine
 	err    error
 }
 
-// Main runs a package's tests, stops the engine that they shared, looks for
+// Main runs a package's tests, stops the engines that they shared, looks for
 // goroutines that they left behind, and exits. Call it from TestMain.
 func Main(m *testing.M, options ...goleak.Option) {
 	shared.inMain = true
 	code := m.Run()
-	if e := shared.engine; e != nil {
-		if err := e.close(); err != nil {
+	for _, s := range shared.engines {
+		if s.engine == nil {
+			continue
+		}
+		if err := s.engine.close(); err != nil {
 			fmt.Fprintf(os.Stderr, "stop the shared engine: %v\n", err)
 			code = max(code, 1)
 		}
@@ -37,24 +47,35 @@ func Main(m *testing.M, options ...goleak.Option) {
 	os.Exit(code)
 }
 
-// Shared gives the engine that all tests of a package share; the first to ask
-// starts it and Main stops it. What a test puts on it, it also clears away
+// Shared gives the Docker engine that all tests of a package share; the first to
+// ask starts it and Main stops it. What a test puts on it, it also clears away
 // (Run does), and no test may suppose that it is alone there.
 func Shared(tb testing.TB) *Engine {
 	tb.Helper()
-	need(tb)
-	shared.Lock()
-	defer shared.Unlock()
+	return sharedOf(tb, docker)
+}
+
+func sharedOf(tb testing.TB, k kind) *Engine {
+	tb.Helper()
+	need(tb, k)
 	if !shared.inMain {
-		tb.Fatal("enginetest.Shared needs a TestMain that calls enginetest.Main")
+		tb.Fatal("a shared engine needs a TestMain that calls enginetest.Main")
 	}
-	if shared.engine == nil && shared.err == nil {
-		shared.engine, shared.err = start()
+	shared.Lock()
+	if shared.engines == nil {
+		shared.engines = map[string]*sharedEngine{}
 	}
-	if shared.err != nil {
-		tb.Fatalf("start the shared engine: %v", shared.err)
+	s := shared.engines[k.name]
+	if s == nil {
+		s = &sharedEngine{}
+		shared.engines[k.name] = s
 	}
-	return shared.engine
+	shared.Unlock()
+	s.once.Do(func() { s.engine, s.err = start(k) })
+	if s.err != nil {
+		tb.Fatalf("start the shared engine: %v", s.err)
+	}
+	return s.engine
 }
 
 // MustRun says whether a test that lacks what it needs must fail instead of
@@ -70,12 +91,12 @@ func SkipOrFail(tb testing.TB, why string) {
 	tb.Skip(why)
 }
 
-func need(tb testing.TB) {
+func need(tb testing.TB, k kind) {
 	tb.Helper()
 	if os.Geteuid() != 0 {
-		SkipOrFail(tb, "a private Docker engine needs root")
+		SkipOrFail(tb, "a private engine needs root")
 	}
-	if _, err := dockerd(); err != nil {
+	if _, err := k.program(); err != nil {
 		SkipOrFail(tb, err.Error())
 	}
 	if _, err := shell(); err != nil {
