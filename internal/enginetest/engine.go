@@ -193,7 +193,7 @@ func (e *Engine) eventually(answers bool) error {
 		}
 		select {
 		case <-e.proc.exited:
-			return fmt.Errorf("%s ended (%v); its last words:\n%s", e.kind.name, e.proc.err, e.dir.logTail())
+			return fmt.Errorf("%s ended: %w; its last words:\n%s", e.kind.name, e.proc.err, e.dir.logTail())
 		case <-ctx.Done():
 			return fmt.Errorf("%s does not answer, or does not cease to: %w; its last words:\n%s", e.kind.name, err, e.dir.logTail())
 		case <-tick.C:
@@ -253,7 +253,9 @@ func launch(k kind, d *dir) (*process, error) {
 		err := cmd.Start()
 		began <- err
 		if err == nil {
-			p.err = cmd.Wait()
+			if p.err = cmd.Wait(); p.err == nil {
+				p.err = errors.New("exit status 0")
+			}
 			close(p.exited)
 		}
 	}()
