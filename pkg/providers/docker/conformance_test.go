@@ -20,8 +20,9 @@ func TestMain(m *testing.M) {
 	enginetest.Main(m)
 }
 
-func TestConformance(t *testing.T) {
-	e := enginetest.Shared(t)
+func TestConformance(t *testing.T) { enginetest.Each(t, conformance) }
+
+func conformance(t *testing.T, e *enginetest.Engine) {
 	providertest.Run(t, func(t *testing.T) providertest.Fixture {
 		return providertest.Fixture{
 			Provider: openAt(t, e.Host()),

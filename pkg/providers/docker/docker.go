@@ -1,7 +1,7 @@
 // Package docker is the kind for Docker engines, and for Podman through its
 // Docker-compatible socket. What it knows of the wire is from the Docker Engine
 // API's reference (docs.docker.com/reference/api/engine) and from trials on
-// Docker Engine 20.10.
+// Docker Engine 20.10 and Podman 4.3.1.
 package docker
 
 import (
@@ -136,17 +136,26 @@ func open(name string, s Settings, env environment) (*Provider, error) {
 
 // Identity tells engines apart by what GET /info says: its id alone would not
 // do, since Docker 20.10 reads that from a file in /etc/docker, which several
-// engines of one machine share and cloned machines take with them. It is an
-// error where an engine has no id.
+// engines of one machine share and cloned machines take with them. Podman 4.3.1
+// makes up a new id for every answer, so it is known by the machine instead. It
+// is an error where an engine has no id.
 func (p *Provider) Identity(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.deadlines.info)
 	defer cancel()
-	info, err := call(ctx, p.conn, func(ctx context.Context, e *liveClient) (system.Info, error) { return e.Info(ctx) })
+	ask := func(ctx context.Context, e *liveClient) (system.Info, error) { return e.Info(ctx) }
+	info, err := call(ctx, p.conn, ask)
 	if err != nil {
 		return "", fmt.Errorf("ask for the engine's id: %w", err.translated())
 	}
 	if info.ID == "" {
 		return "", fmt.Errorf("the engine at %s has no id of its own: %w", p.conn.where(), providers.ErrUnsupported)
+	}
+	again, err := call(ctx, p.conn, ask)
+	if err != nil {
+		return "", fmt.Errorf("ask again for the engine's id: %w", err.translated())
+	}
+	if again.ID != info.ID {
+		info.ID = fmt.Sprintf("Linux %s, %d bytes", info.KernelVersion, info.MemTotal)
 	}
 	return strings.Join([]string{Name, info.ID, info.Name, info.DockerRootDir}, "|"), nil
 }

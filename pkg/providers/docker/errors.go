@@ -41,8 +41,18 @@ func (e *callError) translated() error {
 	return e.err
 }
 
-// failed makes a callError of what the client gave.
+// failed makes a callError of what the client gave. Podman 4.3.1 says with a 500
+// and libpod's own errors what Docker has the statuses 409 and 404 for: that the
+// container is in no state for this, and that it went while it was looked at.
 func (c *connection) failed(ctx context.Context, x exchange, err error) *callError {
+	if x.status == http.StatusInternalServerError {
+		switch text := err.Error(); {
+		case strings.Contains(text, "container state improper"):
+			x.status = http.StatusConflict
+		case strings.Contains(text, "does not exist in database: no such container"):
+			x.status = http.StatusNotFound
+		}
+	}
 	return &callError{exchange: x, err: c.translate(ctx, x, err)}
 }
 

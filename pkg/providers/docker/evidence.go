@@ -33,7 +33,7 @@ func (p *Provider) Evidence(ctx context.Context, sb providers.Sandbox, lines int
 	}
 	var e providers.Evidence
 	if c.State.Running {
-		e.Processes = p.processes(ctx, sb.ID)
+		e.Processes = p.processes(ctx, c)
 	} else if stateOf(c.State.Status).Ended() {
 		e.ExitCode = &c.State.ExitCode
 	}
@@ -82,16 +82,24 @@ func (p *Provider) output(ctx context.Context, id string, lines int, terminal bo
 
 // processes gives none where they cannot be had, as on a container that is
 // ending.
-func (p *Provider) processes(ctx context.Context, id string) []string {
+//
+// Docker hands the arguments to the machine's ps. Podman 4.3.1 takes a list of
+// columns; if it cannot make sense of one it runs ps in the container, if there is one.
+func (p *Provider) processes(ctx context.Context, c container.InspectResponse) []string {
+	id, arguments := c.ID, []string{"-eo", "pid,etime,time,rss,args", "--sort=-time"}
+	if byPodman(c) {
+		arguments = []string{"pid,etime,time,rss,args"}
+	}
 	top, failed := call(ctx, p.conn, func(ctx context.Context, e *liveClient) (container.TopResponse, error) {
-		return e.ContainerTop(ctx, id, []string{"-eo", "pid,etime,time,rss,args", "--sort=-time"})
+		return e.ContainerTop(ctx, id, arguments)
 	})
-	if failed != nil { // a ps that cannot sort, or Podman, which has its own words
-		if top, failed = call(ctx, p.conn, func(ctx context.Context, e *liveClient) (container.TopResponse, error) {
+	if failed != nil && !byPodman(c) { // a ps that cannot sort
+		top, failed = call(ctx, p.conn, func(ctx context.Context, e *liveClient) (container.TopResponse, error) {
 			return e.ContainerTop(ctx, id, nil)
-		}); failed != nil {
-			return nil
-		}
+		})
+	}
+	if failed != nil {
+		return nil
 	}
 	var out []string
 	for _, row := range slices.Concat([][]string{top.Titles}, top.Processes) {

@@ -232,7 +232,7 @@ func (p *Provider) remembered(s *container.Summary) (sb providers.Sandbox, fresh
 		}
 		return providers.Sandbox{}, false
 	}
-	if r.heard > r.asked || r.sandbox.RawState != s.State {
+	if r.heard > r.asked || otherState(r.sandbox, s.State) {
 		return providers.Sandbox{}, false
 	}
 	sb = r.sandbox
@@ -241,6 +241,12 @@ func (p *Provider) remembered(s *container.Summary) (sb providers.Sandbox, fresh
 		sb.Extra = map[string]string{providers.ExtraInstanceID: instanceID(sb)}
 	}
 	return sb, true
+}
+
+// otherState says whether a list shows another state than an inspect told.
+// Podman 4.3.1 lists as stopped what it inspects as exited.
+func otherState(sb providers.Sandbox, listed string) bool {
+	return sb.RawState != listed && (listed != "stopped" || sb.RawState != container.StateExited)
 }
 
 // read inspects a listed container. It gives nil for one that is gone, and one
@@ -307,6 +313,9 @@ func (p *Provider) inspect(ctx context.Context, id string) (providers.Sandbox, c
 		return providers.Sandbox{}, container.InspectResponse{}, failed
 	}
 	sb := sandbox(p.name, c)
+	if sb.Owner == "" && p.holdsPod(ctx, c) {
+		sb.Owner = ownerPod
+	}
 	sb.Self = p.self.includes(c)
 	return p.inventory.learn(sb, asked), c, nil
 }

@@ -22,7 +22,10 @@ const listCall = "GET /containers/json?all=1"
 func inspectCall(id string) string { return "GET /containers/" + id + "/json" }
 
 func TestASteadyStateCostsOneListAndNoInspects(t *testing.T) {
-	e := enginetest.Shared(t)
+	enginetest.Each(t, aSteadyStateCostsOneListAndNoInspects)
+}
+
+func aSteadyStateCostsOneListAndNoInspects(t *testing.T, e *enginetest.Engine) {
 	proxy := enginetest.NewProxy(t, e)
 	p := openAt(t, proxy.Host())
 	stays := e.Run(t, enginetest.Options{})
@@ -53,8 +56,9 @@ func TestASteadyStateCostsOneListAndNoInspects(t *testing.T) {
 	}
 }
 
-func TestGetCorrectsWhatListRemembers(t *testing.T) {
-	e := enginetest.Shared(t)
+func TestGetCorrectsWhatListRemembers(t *testing.T) { enginetest.Each(t, getCorrectsWhatListRemembers) }
+
+func getCorrectsWhatListRemembers(t *testing.T, e *enginetest.Engine) {
 	p := openAt(t, e.Host())
 	id := e.Run(t, enginetest.Options{})
 	old := mustList(t, p)[id].Started
@@ -69,7 +73,10 @@ func TestGetCorrectsWhatListRemembers(t *testing.T) {
 }
 
 func TestOnesThatVanishDoNotSpoilAList(t *testing.T) {
-	e := enginetest.Shared(t)
+	enginetest.Each(t, onesThatVanishDoNotSpoilAList)
+}
+
+func onesThatVanishDoNotSpoilAList(t *testing.T, e *enginetest.Engine) {
 	p := openAt(t, e.Host())
 	violator := e.Run(t, enginetest.Options{})
 	ctx, done := context.WithCancel(t.Context())
@@ -242,8 +249,9 @@ func TestAListThatFailsGivesNothing(t *testing.T) {
 	}
 }
 
-func TestGetTakesFullIDsOnly(t *testing.T) {
-	e := enginetest.Shared(t)
+func TestGetTakesFullIDsOnly(t *testing.T) { enginetest.Each(t, getTakesFullIDsOnly) }
+
+func getTakesFullIDsOnly(t *testing.T, e *enginetest.Engine) {
 	proxy := enginetest.NewProxy(t, e)
 	p := openAt(t, proxy.Host())
 	looksLikeAnID := strings.Repeat("ab", 32)

@@ -80,7 +80,10 @@ func TestAnInspectThatAnEventOvertookIsNotTrustedForLong(t *testing.T) {
 }
 
 func TestPausedSinceIsWhenTheLastPauseWasHeardOf(t *testing.T) {
-	e := enginetest.Shared(t)
+	enginetest.Each(t, pausedSinceIsWhenTheLastPauseWasHeardOf)
+}
+
+func pausedSinceIsWhenTheLastPauseWasHeardOf(t *testing.T, e *enginetest.Engine) {
 	cli, proxy := e.Client(t), enginetest.NewProxy(t, e)
 	p := openAt(t, proxy.Host())
 	missed := e.Run(t, enginetest.Options{})

@@ -27,6 +27,12 @@ func complete(c container.InspectResponse) error {
 	return nil
 }
 
+// byPodman says whether it is Podman that gave an inspect: whatever the runtime,
+// it says oci (libpod/container_inspect.go), where Docker names one of its own.
+func byPodman(c container.InspectResponse) bool {
+	return c.HostConfig != nil && c.HostConfig.Runtime == "oci"
+}
+
 // sandbox says what a complete inspect (GET /containers/{id}/json) means,
 // apart from what takes memory or knowledge of reaperd itself: PausedSince and
 // Self.
@@ -83,12 +89,16 @@ func unread(provider string, s container.Summary, known *providers.Sandbox) prov
 	return sb
 }
 
-// stateOf maps the engine's words for a container's state.
+// stateOf maps the engine's words for a container's state, and the words that
+// Podman has besides (libpod/define/containerstate.go). Of these Podman 4.3.1
+// shows stopping in lists and inspects, and stopped in lists alone.
 func stateOf(status string) providers.State {
 	switch status {
-	case container.StateCreated:
+	case container.StateCreated, "configured", "initialized":
 		return providers.StateCreated
-	case container.StateRunning:
+	case container.StateRunning, "stopping":
+		// A container whose stop was lost, since Podman's service ended during it,
+		// says stopping for ever and runs on. It can be stopped once more.
 		return providers.StateRunning
 	case container.StatePaused: // State.Running is true as well
 		return providers.StatePaused
@@ -96,7 +106,7 @@ func stateOf(status string) providers.State {
 		return providers.StateStarting
 	case container.StateRemoving:
 		return providers.StateChanging
-	case container.StateExited:
+	case container.StateExited, "stopped":
 		return providers.StateExited
 	case container.StateDead:
 		return providers.StateDead
@@ -129,6 +139,7 @@ func tags(labels map[string]string) map[string]string {
 
 // ownerOf names the controller that would replace the container. Swarm labels
 // its tasks' containers with the task's id, the kubelet its own with the pod's.
+// Podman's units for systemd (quadlets, generate systemd) bear their unit's name.
 func ownerOf(labels map[string]string) string {
 	switch {
 	case labels["com.docker.swarm.task.id"] != "", labels["com.docker.swarm.task"] != "",
@@ -136,6 +147,8 @@ func ownerOf(labels map[string]string) string {
 		return "swarm"
 	case labels["io.kubernetes.pod.uid"] != "":
 		return "kubernetes"
+	case labels["PODMAN_SYSTEMD_UNIT"] != "":
+		return "systemd"
 	default:
 		return ""
 	}

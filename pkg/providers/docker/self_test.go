@@ -79,7 +79,10 @@ func insideOf(t *testing.T, p *Provider, id string) {
 }
 
 func TestReaperdsOwnContainersAreKnownAndNeverTouched(t *testing.T) {
-	e := enginetest.Shared(t)
+	enginetest.Each(t, reaperdsOwnContainersAreKnownAndNeverTouched)
+}
+
+func reaperdsOwnContainersAreKnownAndNeverTouched(t *testing.T, e *enginetest.Engine) {
 	proxy := enginetest.NewProxy(t, e)
 	joins := func(network, pid string) func(*container.Config, *container.HostConfig) {
 		return func(_ *container.Config, h *container.HostConfig) {

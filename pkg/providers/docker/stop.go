@@ -71,12 +71,19 @@ func (p *Provider) stop(ctx context.Context, sb providers.Sandbox, o providers.S
 		return err
 	}
 	ended := false
-	if o.Grace > 0 {
+	if o.Grace > 0 || lingers(c) {
 		if ended, err = p.end(ctx, c, o.Grace); err != nil {
 			return err
 		}
 	}
 	return p.remove(ctx, c, o.Volumes, ended)
+}
+
+// lingers says whether a forced DELETE does not kill at once: that of Podman
+// 4.3.1 is a stop that waits for as long as the container was created to be
+// waited for, 10 s if by its CLI.
+func lingers(c container.InspectResponse) bool {
+	return byPodman(c) && c.Config.StopTimeout != nil && *c.Config.StopTimeout > 0
 }
 
 // revived says whether somebody set going again what was judged as one that
@@ -151,18 +158,20 @@ func (p *Provider) pause(ctx context.Context, c container.InspectResponse) error
 }
 
 // prepare makes a stop last and be heard. What it cannot do does not prevent
-// the stop; only a container that is gone and a context that is over do.
+// the stop; only a context that is over does, and a paused one that is gone.
 func (p *Provider) prepare(ctx context.Context, c container.InspectResponse) error {
 	if h := c.HostConfig; h != nil && h.RestartPolicy.Name != "" && !h.RestartPolicy.IsNone() {
 		// The literal "no": an empty name changes nothing. The engine refuses it
-		// for a container that it removes by itself or that is dead.
+		// for a container that it removes by itself or that is dead. Podman 4.3.1
+		// has no such call and answers 404: if it is the container that is gone, the
+		// stop will tell.
 		failed := p.bounded(ctx, p.deadlines.change, func(ctx context.Context, e *liveClient) error {
 			_, err := e.ContainerUpdate(ctx, c.ID, container.UpdateConfig{
 				RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
 			})
 			return err
 		})
-		if err := fatal(ctx, failed); err != nil {
+		if err := failed.translated(); err != nil && ctx.Err() != nil {
 			return fmt.Errorf("set the restart policy to no: %w", err)
 		}
 	}

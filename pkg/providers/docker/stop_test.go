@@ -16,7 +16,10 @@ import (
 )
 
 func TestStopKeepsWhatItWroteAndRemoveDoesNot(t *testing.T) {
-	e := enginetest.Shared(t)
+	enginetest.Each(t, stopKeepsWhatItWroteAndRemoveDoesNot)
+}
+
+func stopKeepsWhatItWroteAndRemoveDoesNot(t *testing.T, e *enginetest.Engine) {
 	proxy := enginetest.NewProxy(t, e)
 	p := openAt(t, proxy.Host())
 	stopped := e.Run(t, enginetest.Options{Cmd: enginetest.Polite()})
@@ -50,7 +53,10 @@ func TestStopKeepsWhatItWroteAndRemoveDoesNot(t *testing.T) {
 }
 
 func TestOneThatIgnoresTheSignalIsKilledAfterItsGrace(t *testing.T) {
-	e := enginetest.Shared(t)
+	enginetest.Each(t, oneThatIgnoresTheSignalIsKilledAfterItsGrace)
+}
+
+func oneThatIgnoresTheSignalIsKilledAfterItsGrace(t *testing.T, e *enginetest.Engine) {
 	p := openAt(t, e.Host())
 	for _, grace := range []time.Duration{0, time.Second} {
 		id := e.Run(t, enginetest.Options{Cmd: enginetest.Stubborn()})
@@ -61,8 +67,9 @@ func TestOneThatIgnoresTheSignalIsKilledAfterItsGrace(t *testing.T) {
 	}
 }
 
-func TestPausedOnesHearTheSignal(t *testing.T) {
-	e := enginetest.Shared(t)
+func TestPausedOnesHearTheSignal(t *testing.T) { enginetest.Each(t, pausedOnesHearTheSignal) }
+
+func pausedOnesHearTheSignal(t *testing.T, e *enginetest.Engine) {
 	cli, proxy := e.Client(t), enginetest.NewProxy(t, e)
 	p := openAt(t, proxy.Host())
 	for _, o := range []providers.StopOptions{
@@ -93,7 +100,10 @@ func TestPausedOnesHearTheSignal(t *testing.T) {
 }
 
 func TestOnesThatDoNotRunAreStoppedAlready(t *testing.T) {
-	e := enginetest.Shared(t)
+	enginetest.Each(t, onesThatDoNotRunAreStoppedAlready)
+}
+
+func onesThatDoNotRunAreStoppedAlready(t *testing.T, e *enginetest.Engine) {
 	proxy := enginetest.NewProxy(t, e)
 	p := openAt(t, proxy.Host())
 	created := e.Run(t, enginetest.Options{CreateOnly: true})
@@ -136,8 +146,9 @@ func TestAStoppedOneStaysStoppedWhenTheEngineRestarts(t *testing.T) {
 	}
 }
 
-func TestAutoRemoveIsFasterThanUs(t *testing.T) {
-	e := enginetest.Shared(t)
+func TestAutoRemoveIsFasterThanUs(t *testing.T) { enginetest.Each(t, autoRemoveIsFasterThanUs) }
+
+func autoRemoveIsFasterThanUs(t *testing.T, e *enginetest.Engine) {
 	proxy := enginetest.NewProxy(t, e)
 	p := openAt(t, proxy.Host())
 	inProgress := on("DELETE", "", conflict)
@@ -155,7 +166,10 @@ func TestAutoRemoveIsFasterThanUs(t *testing.T) {
 }
 
 func TestAnonymousVolumesGoOnlyWhenAskedAndNamedOnesNever(t *testing.T) {
-	e := enginetest.Shared(t)
+	enginetest.Each(t, anonymousVolumesGoOnlyWhenAskedAndNamedOnesNever)
+}
+
+func anonymousVolumesGoOnlyWhenAskedAndNamedOnesNever(t *testing.T, e *enginetest.Engine) {
 	cli, p := e.Client(t), openAt(t, e.Host())
 	for _, volumes := range []bool{true, false} {
 		id := e.Run(t, enginetest.Options{Volumes: []string{"/anonymous"}, Binds: []string{"precious:/named"}})
@@ -226,7 +240,10 @@ func TestWhatCannotBeDoneIsRefusedUntouched(t *testing.T) {
 // Somebody starts again what was judged by how long it had been lying around,
 // before the stop or while that waits for its turn.
 func TestOneThatWasSetGoingAgainIsKept(t *testing.T) {
-	e := enginetest.Shared(t)
+	enginetest.Each(t, oneThatWasSetGoingAgainIsKept)
+}
+
+func oneThatWasSetGoingAgainIsKept(t *testing.T, e *enginetest.Engine) {
 	cli, proxy := e.Client(t), enginetest.NewProxy(t, e)
 	p := openAt(t, proxy.Host())
 	start := func(id string) {

@@ -111,8 +111,9 @@ func restart(t *testing.T, e *enginetest.Engine, id string) {
 	}
 }
 
-func TestChangesAreToldWithinASecond(t *testing.T) {
-	e := enginetest.Shared(t)
+func TestChangesAreToldWithinASecond(t *testing.T) { enginetest.Each(t, changesAreToldWithinASecond) }
+
+func changesAreToldWithinASecond(t *testing.T, e *enginetest.Engine) {
 	cli, p := e.Client(t), openAt(t, e.Host())
 	w := watch(t, e, p)
 	id := e.Run(t, enginetest.Options{CreateOnly: true})
@@ -151,22 +152,29 @@ func TestChangesAreToldWithinASecond(t *testing.T) {
 }
 
 func TestWhatChangesNothingThatIsReadIsNotToldOf(t *testing.T) {
-	e := enginetest.Shared(t)
+	enginetest.Each(t, whatChangesNothingThatIsReadIsNotToldOf)
+}
+
+func whatChangesNothingThatIsReadIsNotToldOf(t *testing.T, e *enginetest.Engine) {
 	cli, p := e.Client(t), openAt(t, e.Host())
 	w := watch(t, e, p)
 	id := e.Run(t, enginetest.Options{})
 	until(t, "create and start", func() bool { return w.told(id) == 2 })
+	var columns []string
+	if e.IsPodman() {
+		columns = []string{"pid,args"}
+	}
 	made, err := cli.ContainerExecCreate(within(t), id, container.ExecOptions{Cmd: []string{"true"}})
 	if err == nil {
 		err = cli.ContainerExecStart(within(t), made.ID, container.ExecStartOptions{Detach: true})
 	}
 	if err == nil {
-		_, err = cli.ContainerTop(within(t), id, nil)
+		_, err = cli.ContainerTop(within(t), id, columns)
 	}
 	if err == nil {
 		err = cli.ContainerKill(within(t), id, "CONT")
 	}
-	if err == nil {
+	if err == nil && !e.IsPodman() { // 4.3.1 has no such call
 		_, err = cli.ContainerUpdate(within(t), id, container.UpdateConfig{RestartPolicy: container.RestartPolicy{Name: "always"}})
 	}
 	if err != nil {
@@ -195,8 +203,9 @@ func TestACrashLoopThatIsStoppedWhileItWaitsIsToldOf(t *testing.T) {
 	until(t, "exited", func() bool { return mustGet(t, p, id).State == providers.StateExited })
 }
 
-func TestWatchOutlivesNoEngine(t *testing.T) {
-	e := enginetest.Start(t)
+func TestWatchOutlivesNoEngine(t *testing.T) { enginetest.EachAlone(t, watchOutlivesNoEngine) }
+
+func watchOutlivesNoEngine(t *testing.T, e *enginetest.Engine) {
 	p := openAt(t, e.Host())
 	w := watch(t, e, p)
 	e.Restart(t)
@@ -291,7 +300,10 @@ func TestAnEventIsTakenForWhatItIs(t *testing.T) {
 }
 
 func TestWhatHappenedBetweenTwoWatchesIsToldByTheSecond(t *testing.T) {
-	e := enginetest.Shared(t)
+	enginetest.Each(t, whatHappenedBetweenTwoWatchesIsToldByTheSecond)
+}
+
+func whatHappenedBetweenTwoWatchesIsToldByTheSecond(t *testing.T, e *enginetest.Engine) {
 	proxy := enginetest.NewProxy(t, e)
 	p := openAt(t, proxy.Host())
 	cut := make(chan struct{})
