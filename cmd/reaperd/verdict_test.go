@@ -84,7 +84,10 @@ func checkCast(t *testing.T, e *enginetest.Engine, cast []*member) {
 
 func TestOnceReclaimsExactlyWhatIsDue(t *testing.T) {
 	t.Parallel()
-	e := enginetest.Shared(t)
+	enginetest.Each(t, onceReclaimsExactlyWhatIsDue)
+}
+
+func onceReclaimsExactlyWhatIsDue(t *testing.T, e *enginetest.Engine) {
 	s := newScene(t, castPolicies, dockerAt("dev", e.Host()))
 	cast := newCast(t, s, e)
 	got := s.once(t)
@@ -110,7 +113,10 @@ func TestOnceReclaimsExactlyWhatIsDue(t *testing.T) {
 
 func TestDaemonReclaimsExactlyWhatIsDue(t *testing.T) {
 	t.Parallel()
-	e := enginetest.Shared(t)
+	enginetest.Each(t, daemonReclaimsExactlyWhatIsDue)
+}
+
+func daemonReclaimsExactlyWhatIsDue(t *testing.T, e *enginetest.Engine) {
 	s := newScene(t, castPolicies, dockerAt("dev", e.Host())+"  - {name: elsewhere, kind: process}\n")
 	cast := newCast(t, s, e)
 	d := s.daemon(t)
