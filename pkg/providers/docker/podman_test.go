@@ -232,3 +232,38 @@ func TestPodmansWordsForStates(t *testing.T) {
 		t.Error("an initialized one was not removed")
 	}
 }
+
+func TestWhatGoesWhilePodmanLooksAtItIsGone(t *testing.T) {
+	e := enginetest.SharedPodman(t)
+	proxy := enginetest.NewProxy(t, e)
+	p := openAt(t, proxy.Host())
+	id := e.Run(t, enginetest.Options{CreateOnly: true})
+	for text, want := range map[string]providers.Cause{
+		"container " + id + " does not exist in database: no such container": providers.CauseNotFound,
+		"the database is locked": providers.CauseUnavailable,
+	} {
+		proxy.Hook(on("GET", id+"/json", enginetest.Answer(http.StatusInternalServerError, `{"message":"`+text+`"}`)))
+		if _, err := p.Get(within(t), id); providers.CauseOf(err) != want {
+			t.Errorf("%s: %v, want cause %s", text, err, want)
+		}
+	}
+}
+
+func TestOneThatPodmanListsAsStoppedIsNotReadByEachList(t *testing.T) {
+	e := enginetest.SharedPodman(t)
+	proxy := enginetest.NewProxy(t, e)
+	p := openAt(t, proxy.Host())
+	id := e.Run(t, enginetest.Options{Cmd: []string{"true"}})
+	e.Wait(t, id, func(s *container.State) bool { return s.Status == "exited" })
+	proxy.Hook(on("GET", "/containers/json", proxy.Rewrite(func(b []byte) []byte {
+		return []byte(strings.ReplaceAll(string(b), `"State":"exited"`, `"State":"stopped"`))
+	})))
+	mustList(t, p)
+	proxy.Reset()
+	if sb := mustList(t, p)[id]; sb.State != providers.StateExited {
+		t.Errorf("it is %+v", sb)
+	}
+	if got := paths(proxy.Requests()); !slices.Equal(got, []string{listCall}) {
+		t.Errorf("it asked %v", got)
+	}
+}
