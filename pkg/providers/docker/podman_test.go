@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -161,7 +163,13 @@ func TestTheContainerOnWhichAPodDependsHasAnOwner(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := libpod(t, e, "POST", "/pods/create", `{"name":"pod-`+name+`","labels":{"act":"remove"},"share_parent":true,
 				"netns":{"nsmode":"none"},"shared_namespaces":["ipc"],"infra_image":"`+enginetest.Image+`","infra_command":["/bin/sleep","86400"]`+rest+`}`)
-			t.Cleanup(func() { libpod(t, e, "DELETE", "/pods/"+pod+"?force=true&timeout=0", "") })
+			t.Cleanup(func() {
+				libpod(t, e, "DELETE", "/pods/"+pod+"?force=true&timeout=0", "")
+				left, _ := filepath.Glob("/sys/fs/cgroup/*/libpod_parent/" + pod) // by 4.3.1 under control groups v1
+				for _, group := range left {
+					_ = os.Remove(group)
+				}
+			})
 			member := libpod(t, e, "POST", "/containers/create", `{"image":"`+enginetest.Image+`","command":["sleep","86400"],
 				"pod":"`+pod+`","netns":{"nsmode":"none"},"stop_timeout":0}`)
 			libpod(t, e, "POST", "/pods/"+pod+"/start", "")
