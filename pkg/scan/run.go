@@ -20,7 +20,8 @@ type run struct {
 // lives longer, never shorter.
 func (r run) follow(sb *providers.Sandbox, before providers.State) run {
 	now := run{stampOf(sb.Started), stampOf(sb.Started), int32(min(sb.Restarts, 1<<31-1))}
-	if sb.State == providers.StateUnknown || now.started != 0 && now.started < r.started {
+	older := now.started != 0 && now.started < r.started && now.restarts < r.restarts
+	if sb.State == providers.StateUnknown || older {
 		return r // what could not be read says nothing, nor does a list that is older than what was seen since
 	}
 	if r.continuedBy(now, before) && r.up < now.up {
