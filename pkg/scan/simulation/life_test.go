@@ -44,6 +44,7 @@ type life struct {
 	// outages are the uses of the disk that fail, heard is when it last began to
 	// hear heartbeats again.
 	outages map[string]bool
+	deaf    time.Duration // when the first of them began to
 	heard   time.Duration
 	looks   map[string]time.Duration // by place and id, when it last began to look
 	ailing  map[string]*ailment      // by place

@@ -102,6 +102,9 @@ func (l *life) remembers(op string, ok bool) {
 			delete(l.outages, op)
 			l.heard = l.clock.Boot()
 		} else if !ok {
+			if len(l.outages) == 0 {
+				l.deaf = l.clock.Boot()
+			}
 			l.outages[op] = true
 		}
 	}

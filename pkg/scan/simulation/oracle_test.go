@@ -153,7 +153,7 @@ func (o *oracle) lenient(l *life, b *box, sb providers.Sandbox, heard, now time.
 	if b.shown.state == sb.State {
 		k.since = o.stamp(b.shown.since, now)
 	}
-	if len(l.outages) == 0 {
+	if len(l.outages) == 0 || l.deaf > heard { // it was judged when it still heard
 		k.heard = o.stamp(o.listening(l), now)
 	}
 	if sb.Restarts > 0 {
@@ -216,7 +216,7 @@ func (o *oracle) brake(l *life, b *box, now time.Duration) {
 	opts := o.scale.brake
 	before := now - opts.Confirm
 	fresh := l.began > before || !o.dueAt(l, b, before)
-	for _, c := range l.book.due(b.sandbox, o.clock.wallAt(now), o.lenient(l, b, b.sandbox, now, now)) {
+	for _, c := range l.book.due(b.sandbox, o.clock.wallAt(now), o.lenient(l, b, b.sandbox, o.recently(now, looking), now)) {
 		fresh = fresh && !c.released // which no brake holds
 	}
 	o.firsts[b.place] = append(o.firsts[b.place], first{now, b, fresh})
