@@ -59,6 +59,13 @@ type ActivitySampler interface {
 	Activity(ctx context.Context, sb Sandbox) (time.Time, error)
 }
 
+// Counter is a Provider that counts what it sends to the place.
+type Counter interface {
+	// Calls is how many requests were sent so far, by what they ask for: each of
+	// a closed set of words, from the start.
+	Calls() map[string]uint64
+}
+
 // Witness is a Provider that can tell what a sandbox was doing.
 type Witness interface {
 	// Evidence gives what tells of the sandbox's end, while it is still there.

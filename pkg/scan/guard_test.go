@@ -305,7 +305,7 @@ func TestSkewHidesNoSilence(t *testing.T) {
 	p := newCloud()
 	bubble(t, p.on(setup{policies: fourHours + `
   - {name: beats, match: {tags: {env: dev}}, limits: {heartbeat: {timeout: 5m}}, action: {type: stop}}
-`}), func(t *testing.T, r *rig) {
+`}), func(_ *testing.T, r *rig) {
 		p.Put(r.up("a", 12*time.Hour))
 		p.ahead.Store(int64(-6 * time.Minute))
 		defer r.run()()

@@ -357,7 +357,7 @@ func TestOneThatIsSlowToEndDelaysNobody(t *testing.T) {
 // One whose stop is under way when it disappears from the list is told as
 // reclaimed once, by whoever stops it.
 func TestOneThatGoesWhileItsStopHangsIsToldOnce(t *testing.T) {
-	bubble(t, setup{schedule: "@every 10s"}, func(t *testing.T, r *rig) {
+	bubble(t, setup{schedule: "@every 10s"}, func(_ *testing.T, r *rig) {
 		r.mem.Put(r.up("a", 5*time.Hour))
 		tries := 0
 		r.mem.Inject(fake.Faults{

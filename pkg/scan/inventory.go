@@ -22,6 +22,7 @@ type inventory struct {
 	policies []policy.Policy
 	counts   map[string]counts
 	leases   func() map[lease.State]int // nil while there is no loop
+	calls    func(yield func(provider string, calls map[string]uint64))
 }
 
 type leakKey struct {
@@ -55,6 +56,7 @@ var (
 	heldDesc       = countDesc("held_sandboxes", "Due sandboxes that are held: by the brake because too many are due at once, by the clock guard because a clock was set, by a provider's clock that is too far from ours.", "cause")
 	stuckDesc      = countDesc("stuck_sandboxes", "Sandboxes that did not go after all tries.")
 	overdueDesc    = countDesc("oldest_overdue_seconds", "For how long the longest overdue sandbox has been due; 0 if none is.")
+	callsDesc      = countDesc("engine_calls_total", "Requests that were sent to the provider, by what they ask for.", "op")
 	leasesDesc     = prometheus.NewDesc("reaperd_leases", "Leases, by how they stand.", []string{"state"}, nil)
 	leakCostDesc   = countDesc("leaked_cost_dollars_per_hour", "What the leaked sandboxes cost by the provider's price_per_hour.")
 )
@@ -158,11 +160,11 @@ func (inv *inventory) take(policies *policy.Set) (gone []string) {
 	return gone
 }
 
-// countLeases has the leases counted by f, too.
-func (inv *inventory) countLeases(f func() map[lease.State]int) {
+// count has the leases, and the requests to providers, counted by these, too.
+func (inv *inventory) count(leases func() map[lease.State]int, calls func(yield func(provider string, calls map[string]uint64))) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
-	inv.leases = f
+	inv.leases, inv.calls = leases, calls
 }
 
 func (inv *inventory) forget(provider string) {
@@ -175,7 +177,7 @@ func (inv *inventory) forget(provider string) {
 func (inv *inventory) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		sandboxesDesc, leakedDesc, wouldDesc, unmatchedDesc, unknownAgeDesc, unsaidDesc,
-		unreadableDesc, heldDesc, stuckDesc, overdueDesc, leakCostDesc, leasesDesc,
+		unreadableDesc, heldDesc, stuckDesc, overdueDesc, leakCostDesc, leasesDesc, callsDesc,
 	} {
 		ch <- d
 	}
@@ -183,6 +185,16 @@ func (inv *inventory) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (inv *inventory) Collect(ch chan<- prometheus.Metric) {
+	inv.mu.Lock()
+	calls := inv.calls
+	inv.mu.Unlock()
+	if calls != nil { // it asks the loop, which a reload has hold of while it tells us
+		calls(func(provider string, calls map[string]uint64) {
+			for op, n := range calls {
+				ch <- prometheus.MustNewConstMetric(callsDesc, prometheus.CounterValue, float64(n), provider, op)
+			}
+		})
+	}
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	if inv.leases != nil {

@@ -44,6 +44,10 @@ func (s *Scanner) take(r renewal) {
 		s.places++
 	}
 	s.real = r.target.Provider
+	counter, _ := providers.As[providers.Counter](s.real)
+	s.mu.Lock()
+	s.counter = counter
+	s.mu.Unlock()
 	if r.target.DryRun {
 		r.target.Provider = providers.DryRun(s.real)
 	}

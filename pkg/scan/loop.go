@@ -90,7 +90,7 @@ func New(o Options) *Loop {
 	l.guard.adjust(o.MaxSkew)
 	l.leases = lease.NewBook(o.MaxTTL)
 	l.guard.onMove = l.leases.Move
-	l.metrics.inventory.countLeases(l.leaseCounts)
+	l.metrics.inventory.count(l.leaseCounts, l.calls)
 	l.keeper = newKeeper(o.Memory, o.Clock, l.guard, o.Log, o.Metrics)
 	l.keeper.keepFor(o.History)
 	for _, t := range o.Targets {
@@ -195,6 +195,18 @@ func (l *Loop) each(f func(*Scanner)) {
 		wg.Go(func() { f(s) })
 	}
 	wg.Wait()
+}
+
+// calls gives what each provider that counts has sent to its place.
+func (l *Loop) calls(yield func(provider string, calls map[string]uint64)) {
+	for _, s := range l.current() {
+		s.mu.Lock()
+		c := s.counter
+		s.mu.Unlock()
+		if c != nil {
+			yield(s.name, c.Calls())
+		}
+	}
 }
 
 // identify asks every place who it is before any is listed, so that of two

@@ -155,7 +155,7 @@ func TestAStopThatTakesItsTimeIsCounted(t *testing.T) {
 	policies := "version: 1\npolicies: [{name: dev, match: {tags: {env: dev}}, limits: {max_uptime: 4h}, action: {type: stop}}]"
 	for name, meanwhile := range map[string]providers.State{"seen to run": providers.StateRunning, "seen to change": providers.StateChanging} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, setup{policies: policies}, func(t *testing.T, r *rig) {
+			bubble(t, setup{policies: policies}, func(_ *testing.T, r *rig) {
 				r.mem.Put(r.up("x", 5*time.Hour))
 				r.mem.Inject(fake.Faults{StopIgnored: func(string) bool { return true }})
 				defer r.run()()

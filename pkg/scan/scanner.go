@@ -59,6 +59,7 @@ type Scanner struct {
 
 	mu      sync.Mutex
 	pending *renewal
+	counter providers.Counter // of the real provider; nil: it counts nothing
 }
 
 // Report is what one cycle over one provider came to.

@@ -46,6 +46,7 @@ type connection struct {
 	env      environment
 	now      func() time.Time // by which skew is measured
 	skew     skew
+	calls    *tally
 	// turn lets one caller at a time make a client. Others wait for it, but no
 	// longer than their own contexts allow.
 	turn slots
@@ -70,7 +71,7 @@ func newConnection(s Settings, env environment) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connection{settings: s, env: env, now: time.Now, turn: make(slots, 1), place: chosen}, nil
+	return &connection{settings: s, env: env, now: time.Now, calls: newTally(), turn: make(slots, 1), place: chosen}, nil
 }
 
 // where is the engine's address, for people.
@@ -235,6 +236,7 @@ func (x exchange) reason(err error) error {
 type exchangeKey struct{}
 
 func (rec recorder) RoundTrip(r *http.Request) (*http.Response, error) {
+	rec.conn.calls.note(r.Method, r.URL.Path)
 	sent := rec.conn.now()
 	resp, err := rec.next.RoundTrip(r)
 	if err == nil {
