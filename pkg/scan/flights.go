@@ -42,6 +42,13 @@ func (f *flights) under(k pulseKey) bool {
 	return f.open[k]
 }
 
+// any says whether one is under way.
+func (f *flights) any() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.open) > 0
+}
+
 // launch has g reclaim the items, no more than most of all at once. Once ctx has
 // ended none is begun any more; those begun have a context that outlives it. The
 // channel is closed when these are over.

@@ -45,12 +45,15 @@ type Scanner struct {
 	orphans  []store.Entry // intents of an earlier reaperd that are not resolved
 
 	identified bool
-	duplicate  error       // why it was refused, until it says that it is another place
-	unreadable int         // of the last list
-	failed     bool        // a reclaim did since the last cycle was counted
-	skewed     bool        // whether its clock was too far from ours, for logging on change only
-	recalled   atomic.Bool // what is remembered of before was loaded
-	down       bool        // whether the last look failed, for logging on change only
+	duplicate  error // why it was refused, until it says that it is another place
+	unreadable int   // of the last list
+	// outcomes are those that are not told yet, and since when.
+	outcomes      map[string]int
+	outcomesSince time.Time
+	failed        bool        // a reclaim did since the last cycle was counted
+	skewed        bool        // whether its clock was too far from ours, for logging on change only
+	recalled      atomic.Bool // what is remembered of before was loaded
+	down          bool        // whether the last look failed, for logging on change only
 
 	cancel context.CancelFunc // ends its lane; nil before it runs
 	over   chan struct{}      // closed when its lane has ended
@@ -227,12 +230,20 @@ func (s *Scanner) count(ctx context.Context, r Report, began time.Time) {
 	s.tellScanned(r, began)
 }
 
-// tellScanned logs a scan that did something.
+// tellScanned logs what a scan did, in one line once all of it is over.
 func (s *Scanner) tellScanned(r Report, began time.Time) {
-	if len(r.Results) > 0 {
-		s.log.Info("scanned", zap.Int("sandboxes", len(r.Plan.Items)), zap.Any("outcomes", tally(r.Results)),
-			zap.Duration("took", s.clock.Now().Sub(began)))
+	if len(r.Results) > 0 && s.outcomes == nil {
+		s.outcomes, s.outcomesSince = map[string]int{}, began
 	}
+	for _, res := range r.Results {
+		s.outcomes[string(res.Outcome)]++
+	}
+	if s.outcomes == nil || s.flights.any() {
+		return
+	}
+	s.log.Info("scanned", zap.Int("sandboxes", len(s.agenda.plan.Items)), zap.Any("outcomes", s.outcomes),
+		zap.Duration("took", s.clock.Now().Sub(s.outcomesSince)))
+	s.outcomes = nil
 }
 
 // reclaimAll takes what is due, not under way, not waiting for its next try and
@@ -333,14 +344,6 @@ func (s *Scanner) each(ctx context.Context, items []policy.Item, f func(context.
 		})
 	}
 	_ = g.Wait() // the functions give no errors
-}
-
-func tally(results []Result) map[string]int {
-	t := map[string]int{}
-	for _, r := range results {
-		t[string(r.Outcome)]++
-	}
-	return t
 }
 
 // describe gives the fields by which every line about a sandbox names it.

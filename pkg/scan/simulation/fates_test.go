@@ -37,9 +37,11 @@ func (d *driver) populate(p *place) {
 			return
 		}
 		gap := 4 * d.scale.unit / time.Duration(d.scale.fleet)
+		d.mu.Lock()
 		if len(p.boxes) < d.scale.fleet {
 			gap /= 4
 		}
+		d.mu.Unlock()
 		d.born(p)
 		if d.chance(0.03) { // many at once
 			for range d.scale.fleet {
@@ -141,7 +143,7 @@ func (d *driver) lead(b *box) {
 		if reborn != nil {
 			d.lead(reborn)
 		}
-		if b.alive && !d.done {
+		if b.lives() && !d.done {
 			d.after(d.between(time.Second, 2*tempo), step)
 		}
 	}

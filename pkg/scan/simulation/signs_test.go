@@ -92,7 +92,7 @@ func (d *driver) beat(b *box) {
 	pause := d.scale.unit / 10
 	var again func()
 	again = func() {
-		if d.done || !b.alive {
+		if d.done || !b.lives() {
 			return
 		}
 		next := pause
@@ -109,10 +109,15 @@ func (d *driver) beat(b *box) {
 // pulse sends one heartbeat.
 func (d *driver) pulse(b *box) {
 	l := d.life
-	if l == nil || b.sandbox.State != providers.StateRunning {
+	d.mu.Lock()
+	runs := b.sandbox.State == providers.StateRunning
+	if runs && l != nil {
+		b.tried = d.clock.Boot()
+	}
+	d.mu.Unlock()
+	if l == nil || !runs {
 		return
 	}
-	b.tried = d.clock.Boot()
 	_, err := l.loop.Heartbeats().Beat(providers.Ref{Provider: b.place.name, ID: b.id}, "sim")
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/reaperd/reaperd/pkg/providers"
@@ -21,12 +22,17 @@ type event struct {
 // story is what happened to everybody: the clock, the daemon, the providers.
 // What happened to one sandbox stands in its own tale.
 type story struct {
-	clock  *clock
+	clock *clock
+
+	mu     sync.Mutex // also for the tales: not all who tell hold the world
 	events []event
 }
 
 func (s *story) tell(format string, args ...any) {
-	s.events = append(s.events, s.event(format, args...))
+	e := s.event(format, args...)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = append(s.events, e)
 }
 
 func (s *story) event(format string, args ...any) event {
@@ -35,11 +41,16 @@ func (s *story) event(format string, args ...any) event {
 }
 
 func (b *box) tell(format string, args ...any) {
-	b.tale = append(b.tale, b.story.event("  "+format, args...))
+	e := b.story.event("  "+format, args...)
+	b.story.mu.Lock()
+	defer b.story.mu.Unlock()
+	b.tale = append(b.tale, e)
 }
 
 // life tells the life of one sandbox, and what happened around it, in order.
 func (w *world) life(b *box) string {
+	w.story.mu.Lock()
+	defer w.story.mu.Unlock()
 	var all []event
 	all = append(all, w.story.events...)
 	if b != nil {

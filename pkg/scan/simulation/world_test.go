@@ -231,6 +231,13 @@ func (b *box) entered() time.Duration {
 	return b.versions[first].at
 }
 
+// lives says whether it is alive, to who does not hold the world.
+func (b *box) lives() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.alive
+}
+
 // see notes that the daemon was shown the sandbox in this state just now.
 func (b *box) see(l *life, sb providers.Sandbox) {
 	b.seenBy = l
