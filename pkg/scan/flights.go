@@ -42,11 +42,11 @@ func (f *flights) under(k pulseKey) bool {
 	return f.open[k]
 }
 
-// any says whether one is under way.
+// any says whether one is under way, or over and not taken.
 func (f *flights) any() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.open) > 0
+	return len(f.open)+len(f.done) > 0
 }
 
 // launch has g reclaim the items, no more than most of all at once. Once ctx has
