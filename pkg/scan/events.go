@@ -151,6 +151,9 @@ func (s *Scanner) refresh(ctx context.Context, ids []string) {
 			return
 		}
 		sb, err := s.glance(ctx, it.Facts.ID)
+		if err == nil {
+			s.sample(ctx, &sb, false)
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		switch {

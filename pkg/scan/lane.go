@@ -23,7 +23,7 @@ func (l *Loop) scanner(t Target, set Settings) *Scanner {
 	s := &Scanner{
 		name: t.Name, kind: t.Kind, steady: l.steady, clock: l.clock, guard: l.guard, metrics: l.metrics, claims: l.claims, keeper: l.keeper,
 		log:    l.log.Named("scan").With(zap.String("provider", t.Name)),
-		pulses: newPulses(l.leases), doors: newDoors(), brake: newBrake(set.Brake), suspects: map[pulseKey]cause{}, news: newNews(), saving: newTurn(), flights: newFlights(),
+		pulses: newPulses(l.leases), doors: newDoors(), brake: newBrake(set.Brake), suspects: map[pulseKey]cause{}, news: newNews(), saving: newTurn(), flights: newFlights(), samples: newSamples(),
 		poke: make(chan struct{}, 1), over: make(chan struct{}),
 	}
 	s.take(renewal{t, set.Policies, set.Attempts, set.Brake})
@@ -40,6 +40,7 @@ func (s *Scanner) take(r renewal) {
 	} else { // it may be another place, which knows nothing of what was sent to the one before
 		s.identified, s.duplicate = false, nil
 		s.retries = newRetries(r.attempts, s.steady)
+		s.samples.keep(nil)
 		s.tellHealth(s.health.probed(nil, s.clock.Boot()))
 		s.places++
 	}

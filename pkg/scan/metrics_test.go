@@ -134,7 +134,7 @@ func TestLabelsComeFromClosedSets(t *testing.T) {
 func (r *rig) series() (n int) {
 	r.t.Helper()
 	closed := map[string][]string{
-		"provider": {"mem"}, "policy": {"dev", "all", "shadow"}, "op": {"list", "get", "stop", "identity", "probe", "watch", "evidence", "load", "save", "load_leases", "save_leases", "begin", "end", "prune"},
+		"provider": {"mem"}, "policy": {"dev", "all", "shadow"}, "op": {"list", "get", "stop", "identity", "probe", "watch", "evidence", "activity", "load", "save", "load_leases", "save_leases", "begin", "end", "prune"},
 		"result": {"success", "partial", "error"},
 	}
 	for _, reason := range []policy.Reason{policy.MaxUptime, policy.MaxAge, policy.TTLTag, policy.TagMissing} {

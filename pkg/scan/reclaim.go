@@ -173,6 +173,7 @@ func (s *Scanner) attempt(ctx context.Context, it policy.Item, j judge) Result {
 	case again.Self, it.Facts.Self:
 		return Result{Item: it, Outcome: OutcomeSpared, Err: errSelf}
 	}
+	s.sample(ctx, &again, it.Decision.Reason == policy.MaxIdle)
 	m := s.moment()
 	it.Facts = s.saw(again, m)
 	d, held := j(&it.Facts, m)

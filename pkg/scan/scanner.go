@@ -36,6 +36,7 @@ type Scanner struct {
 	brake    *brake
 	suspects map[pulseKey]cause // the due ones that the clocks speak against
 	health   health
+	samples  *samples
 	guard    *guard
 	agenda   agenda
 	flights  *flights
@@ -103,6 +104,7 @@ func (s *Scanner) Look(ctx context.Context) (policy.Plan, error) {
 		s.log.Info("provider answers again")
 	}
 	s.listed()
+	s.sampleAll(ctx, sandboxes)
 	m := s.moment()
 	s.tellSkew(m)
 	items, back := s.pulses.see(sandboxes, m)

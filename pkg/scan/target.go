@@ -36,9 +36,12 @@ const (
 	opProbe    = "probe"
 	opWatch    = "watch"
 	opEvidence = "evidence"
+	opActivity = "activity"
 )
 
-func ops() []string { return []string{opList, opGet, opStop, opIdentity, opProbe, opWatch, opEvidence} }
+func ops() []string {
+	return []string{opList, opGet, opStop, opIdentity, opProbe, opWatch, opEvidence, opActivity}
+}
 
 // panicked is what becomes of a provider's call that panics.
 type panicked struct {
