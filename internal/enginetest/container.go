@@ -81,6 +81,20 @@ func (e *Engine) Run(tb testing.TB, o Options) (id string) {
 	return made.ID
 }
 
+// Exec starts a command in a container and does not wait for its end.
+func (e *Engine) Exec(tb testing.TB, id string, cmd ...string) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	made, err := e.cli.ContainerExecCreate(ctx, id, container.ExecOptions{Cmd: cmd})
+	if err == nil {
+		err = e.cli.ContainerExecStart(ctx, made.ID, container.ExecStartOptions{Detach: true})
+	}
+	if err != nil {
+		tb.Fatalf("exec %v in container %s: %v", cmd, id, err)
+	}
+}
+
 // Remove ends a container and waits until it is gone. One that is gone
 // already is fine.
 func (e *Engine) Remove(tb testing.TB, id string) {

@@ -55,7 +55,9 @@ type Timekeeper interface {
 
 // ActivitySampler is a Provider that can tell when a sandbox last did work.
 type ActivitySampler interface {
-	// Activity gives the time of the last activity, zero if it cannot say.
+	// Activity looks afresh and gives the time of the last activity by the
+	// provider's own clock, zero if it cannot say. What was done while it did not
+	// look, or could not, it takes for activity.
 	Activity(ctx context.Context, sb Sandbox) (time.Time, error)
 }
 

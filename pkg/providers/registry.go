@@ -17,7 +17,8 @@ type Kind struct {
 	Parallel int
 	// Pauses says that ActionPause is among what the kind can do.
 	Pauses bool
-	// TellsActivity says that the kind's sandboxes carry LastActive.
+	// TellsActivity says that the kind's sandboxes carry LastActive, or that its
+	// providers are an ActivitySampler.
 	TellsActivity bool
 	// Settings gives a pointer to a new struct with the kind's own keys at
 	// their defaults. The fields carry `yaml` tags and the strict decoder

@@ -31,6 +31,8 @@ type engine interface {
 	ContainerKill(ctx context.Context, id, signal string) error
 	ContainerLogs(ctx context.Context, id string, o container.LogsOptions) (io.ReadCloser, error)
 	ContainerTop(ctx context.Context, id string, arguments []string) (container.TopResponse, error)
+	ContainerStatsOneShot(ctx context.Context, id string) (container.StatsResponseReader, error)
+	ContainerExecInspect(ctx context.Context, exec string) (container.ExecInspect, error)
 	ContainerRemove(ctx context.Context, id string, o container.RemoveOptions) error
 	Events(ctx context.Context, o events.ListOptions) (<-chan events.Message, <-chan error)
 	Info(ctx context.Context) (system.Info, error)

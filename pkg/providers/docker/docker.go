@@ -65,7 +65,7 @@ func (s Settings) check() error {
 func Kind() providers.Kind {
 	k := providers.Define(Name, stopsAtOnce, Settings{},
 		func(name string, s Settings) (providers.Provider, error) { return New(name, s) }, detect)
-	k.Pauses = true
+	k.Pauses, k.TellsActivity = true, true
 	return k
 }
 
@@ -90,13 +90,14 @@ type deadlines struct {
 	remove  time.Duration
 	info    time.Duration
 	probe   time.Duration // a probe, where the caller gave no deadline
+	sample  time.Duration // all calls for one sample of activity
 	blind   time.Duration // how long List does not ask again for one that could not be read
 }
 
 var defaultDeadlines = deadlines{
 	list: 30 * time.Second, inspect: 5 * time.Second, get: 10 * time.Second, change: 5 * time.Second,
 	margin: 10 * time.Second, kill: 5 * time.Second, remove: 30 * time.Second, info: 10 * time.Second,
-	probe: 2 * time.Second, blind: time.Minute,
+	probe: 2 * time.Second, sample: 5 * time.Second, blind: time.Minute,
 }
 
 // Provider is one Docker engine.
@@ -104,9 +105,10 @@ type Provider struct {
 	name      string
 	conn      *connection
 	inventory inventory
+	activity  activity
 	self      self
 	deadlines deadlines
-	now       func() time.Time // for how long a container stays unread, and for skew
+	now       func() time.Time // for how long a container stays unread or idle, and for skew
 
 	stops, removes slots
 }
@@ -124,6 +126,7 @@ func open(name string, s Settings, env environment) (*Provider, error) {
 		name:      name,
 		conn:      conn,
 		inventory: newInventory(),
+		activity:  newActivity(),
 		self:      newSelf(os.DirFS("/proc/self"), env.hostname),
 		deadlines: defaultDeadlines,
 		now:       time.Now,

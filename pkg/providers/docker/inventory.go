@@ -210,6 +210,7 @@ func (p *Provider) List(ctx context.Context) ([]providers.Sandbox, error) {
 		return nil, fmt.Errorf("list containers: read their details: %w", err)
 	}
 	p.inventory.keep(listed, asked)
+	p.activity.keep(listed)
 
 	all := make([]providers.Sandbox, 0, len(found))
 	for _, sb := range found {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/docker/docker/api/types/events"
@@ -27,7 +28,8 @@ import (
 //     container, die follows. So it is with oom.
 //   - update changes limits and the restart policy, which no decision is made on.
 //   - health_status and exec_… change nothing that is read, and a health check
-//     causes three of the latter each time.
+//     causes three of the latter each time. Of some of these activity keeps
+//     account; see worked.
 //
 // Podman says died and remove for die and destroy, in its filters as well.
 var told = []events.Action{
@@ -69,18 +71,25 @@ func (p *Provider) Watch(ctx context.Context, changed func(id string)) error {
 func (p *Provider) follow(ctx context.Context, l *liveClient, changed func(id string)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	o := events.ListOptions{Since: p.inventory.lastHeard(), Filters: filters.NewArgs(filters.Arg("type", string(events.ContainerEventType)))}
-	for _, action := range told {
+	for _, action := range slices.Concat(told, worked) {
 		o.Filters.Add("event", string(action))
 	}
 	heard, ended := l.Events(ctx, o)
+	p.activity.listen(p.now())
 	defer func() {
+		p.activity.deafen()
 		cancel()
 		for range ended { // until the client's own goroutine is over
 		}
 	}()
+	presence := time.NewTicker(presence)
+	defer presence.Stop()
 	for {
 		select {
+		case <-presence.C:
+			p.activity.present(p.now())
 		case m := <-heard:
+			p.activity.hear(m, p.now())
 			if p.inventory.hear(m) {
 				changed(m.Actor.ID)
 			}
