@@ -23,16 +23,16 @@ const (
 
 // evidence asks what a sandbox that is about to be reclaimed leaves to tell of
 // its end. Whatever goes wrong with that stops nothing.
-func (s *Scanner) evidence(ctx context.Context, it policy.Item, sb providers.Sandbox) *providers.Evidence {
+func (s *Scanner) evidence(ctx context.Context, it policy.Item) *providers.Evidence {
 	w, ok := providers.As[providers.Witness](s.target.Provider)
 	if !ok || it.Decision.Logs == 0 || s.keeper == nil || s.target.DryRun {
 		return nil
 	}
 	e, err := call(ctx, s, opEvidence, evidenceTimeout, func(ctx context.Context) (providers.Evidence, error) {
-		return w.Evidence(ctx, sb, it.Decision.Logs)
+		return w.Evidence(ctx, it.Facts.Sandbox, it.Decision.Logs)
 	})
 	if err != nil {
-		s.log.Warn("what a sandbox had to tell could not be kept", zap.String("sandbox", sb.ID), zap.Error(err))
+		s.log.Warn("what a sandbox had to tell could not be kept", zap.String("sandbox", it.Facts.ID), zap.Error(err))
 		return nil
 	}
 	e.Output = bounded(last(e.Output, it.Decision.Logs), mostOutput)

@@ -89,6 +89,37 @@ func TestWhatASandboxLeavesToTellIsKept(t *testing.T) {
 	}
 }
 
+// What it has to tell may take seconds, in which it may give a sign of life.
+func TestWhoBeatsWhileItsEvidenceIsTakenIsSpared(t *testing.T) {
+	lives(t, func(t *testing.T, l *lasting) {
+		s, err := store.Open(t.Context(), l.dsn, l.clock.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r *rig
+		r = newRig(t, setup{
+			policies: `
+version: 1
+policies: [{name: beats, match: {tags: {env: dev}}, limits: {heartbeat: {timeout: 5m}}, action: {type: remove, logs: 3}}]
+`, memory: s, clock: l.clock, names: []string{"mem"},
+			providers: []providers.Provider{&witness{l.mem, func(context.Context) (providers.Evidence, error) {
+				r.beat("a")
+				return providers.Evidence{}, nil
+			}}},
+		})
+		l.mem.Put(r.up("a", time.Minute))
+		stop := r.run()
+		synctest.Wait()
+		r.beat("a")
+		pass(6 * time.Minute)
+		equal(t, "left", ids(t, l.mem), "a")
+		stop()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func told(e *providers.Evidence) string {
 	if e == nil {
 		return "nothing"

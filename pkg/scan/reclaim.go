@@ -162,6 +162,9 @@ func (s *Scanner) settle(ctx context.Context, plan policy.Plan) []Result {
 }
 
 func (s *Scanner) attempt(ctx context.Context, it policy.Item, j judge) Result {
+	// First, since it takes its time: nothing slow may come between the last look
+	// and the stop.
+	told := s.evidence(ctx, it)
 	again, err := s.get(ctx, it.Facts.ID)
 	switch {
 	case errors.Is(err, providers.ErrNotFound):
@@ -187,7 +190,7 @@ func (s *Scanner) attempt(ctx context.Context, it policy.Item, j judge) Result {
 	if !held.IsZero() {
 		return Result{Item: it, Outcome: OutcomeHeld, next: held}
 	}
-	intent := s.intend(ctx, it, s.evidence(ctx, it, again))
+	intent := s.intend(ctx, it, told)
 	// What was begun before did not end it so far; if it does, that is told by this intent.
 	s.close(ctx, s.retries.begun(again), false)
 	r := s.stop(ctx, it, again)

@@ -39,7 +39,7 @@ var mutants = []mutant{
 		"	if len(s.orphans) == 0 {\n", "	if s != nil {\n",
 	}, {
 		"an intent is written before the stop", "pkg/scan/reclaim.go",
-		"intent := s.intend(ctx, it, s.evidence(ctx, it, again))", "intent := (*store.Entry)(nil)",
+		"intent := s.intend(ctx, it, told)", "_ = told\n	intent := (*store.Entry)(nil)",
 	}, {
 		"an accepted stop is no end", "pkg/scan/reclaim.go",
 		"proof := s.prove(ctx, sb, it.Decision.Action.Action)", "proof := error(nil)",
